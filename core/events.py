@@ -23,6 +23,7 @@ __all__ = [
     "RecordsArrived",
     "StreamEnded",
     "Ticked",
+    "joined",
 ]
 
 
@@ -93,3 +94,24 @@ class Publish:
 
 
 Effect = Publish
+
+
+def joined(effects: list[Publish]) -> Publish:
+    """Several effects as one, in order; a class that is in several tables stays in each."""
+    sizes = [len(effect.classes) for effect in effects]
+    starts = np.cumsum([0, *sizes[:-1]])
+    return Publish(
+        position=np.concatenate([effect.position for effect in effects]),
+        row=np.concatenate(
+            [
+                np.where(effect.row == SUPPRESSED, SUPPRESSED, effect.row + start)
+                for effect, start in zip(effects, starts.tolist(), strict=True)
+            ]
+        ),
+        classes=Classes(
+            class_id=np.concatenate([effect.classes.class_id for effect in effects]),
+            low=np.concatenate([effect.classes.low for effect in effects]),
+            high=np.concatenate([effect.classes.high for effect in effects]),
+            node=np.concatenate([effect.classes.node for effect in effects]),
+        ),
+    )

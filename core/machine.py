@@ -8,7 +8,16 @@ import numpy as np
 
 from core.config import Parameters
 from core.errors import PrivacyBreachError
-from core.events import Classes, Effect, Event, Publish, Records, RecordsArrived, Ticked
+from core.events import (
+    Classes,
+    Effect,
+    Event,
+    Publish,
+    Records,
+    RecordsArrived,
+    Ticked,
+    joined,
+)
 from core.kernels import layout
 from core.kernels.stream import advance
 from core.order import InputOrder
@@ -51,6 +60,8 @@ class Machine:
         except PrivacyBreachError as breach:
             self._halted = str(breach)
             raise
+        if len(effects) > 1:
+            effects = [joined(effects)]
         return self._order.step(effects) if self._order else effects
 
     def _advance(self, event: Event) -> list[Effect]:
@@ -93,7 +104,7 @@ class Machine:
             self._moment(now) if len(records) == 0 else _NEVER,
             ended,
         )
-        if state.out.count[0] == 0:
+        if state.out.made[0] == 0:
             return []
         self._gate.check(state)
         return [_publish(self._schema, state)]
@@ -135,6 +146,7 @@ class Machine:
 
 
 _STATISTICS: Final = {
+    "delay_max": layout.DELAY_MAX,
     "classes": layout.CLASSES,
     "clusters_opened": layout.OPENED,
     "clusters_released": layout.RELEASED,
@@ -169,7 +181,7 @@ def _no_records(schema: Schema) -> Records:
 
 def _publish(schema: Schema, state: layout.State) -> Publish:
     """Copy the step's outcomes out of the state's buffers."""
-    out, decided, classes = state.out, int(state.out.count[0]), int(state.out.count[1])
+    out, decided, classes = state.out, int(state.out.made[0]), int(state.out.made[1])
     numeric, categorical = len(schema.numeric), len(schema.categorical)
     return Publish(
         position=out.decision["position"][:decided].copy(),

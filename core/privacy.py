@@ -23,7 +23,7 @@ class Gate:
 
     def check(self, state: State) -> None:
         """Raise PrivacyBreachError unless everything the step decided may be published."""
-        decided, classes = int(state.out.count[0]), int(state.out.count[1])
+        decided, classes = int(state.out.made[0]), int(state.out.made[1])
         decision, rules, item = state.out.decision[:decided], state.rules, state.window.item
         member = self._member[: power_of_two(2 * decided + 2)]
         fresh = state.out.fresh[:classes] == 1

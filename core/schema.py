@@ -90,8 +90,9 @@ class Schema:
 
     @property
     def published(self) -> tuple[str, ...]:
-        """Names of the published columns: schema order without identifiers, then the class."""
-        kept = (a.name for a in self.attributes if a.role is not Role.IDENTIFIER)
+        """Names of the published columns: quasi-identifiers, sensitive, insensitive, the class."""
+        sensitive = self._with_role(Role.SENSITIVE)
+        kept = (a.name for a in (*self.quasi_identifiers, *sensitive, *self.insensitive))
         return (*kept, CLASS_ID)
 
     @property

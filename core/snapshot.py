@@ -84,7 +84,7 @@ def unpack(data: bytes, schema: Schema, parameters: Parameters, state: State) ->
 def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
     if len(data) < _PREFIX.size + _DIGEST_BYTES or data[:4] != _MAGIC:
         raise SnapshotError("not a dcastle snapshot")
-    magic, version, header_bytes = _PREFIX.unpack_from(data)
+    _, version, header_bytes = _PREFIX.unpack_from(data)
     if version != VERSION:
         raise SnapshotError(
             f"the snapshot has format {version}, this version of dcastle reads {VERSION}"

@@ -187,7 +187,7 @@ def _outcomes(rules: Rules, slots: int) -> Outcomes:
     # A call decides at most the window and its own arrivals; a class has k tuples or is reused.
     rows = slots // rules.k + min(rules.reuse_max, slots) + 2
     return Outcomes(
-        count=np.zeros(3, np.int64),
+        made=np.zeros(3, np.int64),
         decision=empty(slots, DECISION),
         class_id=empty(rows, np.int64),
         fresh=empty(rows, np.int32),

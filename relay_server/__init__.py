@@ -1,0 +1,1 @@
+"""The hub between the sites."""

@@ -1,0 +1,1 @@
+"""The commands: `dcastle <verb>` is `scripts/<verb>.py`."""

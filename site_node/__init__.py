@@ -1,0 +1,1 @@
+"""One site: its stream in, its anonymised stream out."""

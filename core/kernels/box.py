@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from core.kernels.counts import wide
 from core.kernels.jit import leaf
 from core.kernels.layout import Ints, Rules, Trees
 
@@ -41,7 +40,7 @@ def box_enlargement(
     rules: Rules, trees: Trees, low: Ints, high: Ints, code: Ints, limit: int
 ) -> int:
     """Enlargement of the box when the tuple joins it; stops adding up once it reaches `limit`."""
-    more = np.int64(0)
+    more = wide(0)
     for d in range(rules.numeric):
         under, over = low[d] - code[d], code[d] - high[d]
         outside = under if under > over else over

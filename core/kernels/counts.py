@@ -13,6 +13,12 @@ _MIX_3 = np.uint64(0x94D049BB133111EB)
 
 
 @leaf
+def wide(number: int) -> int:
+    """The number as 64 bit: a variable that starts narrow would stay narrow in compiled code."""
+    return np.int64(number)  # type: ignore[return-value]
+
+
+@leaf
 def spread(key: int, owner: int) -> np.uint64:
     """A well-mixed word of a key and the cluster it is counted in."""
     word = (np.uint64(key) ^ (np.uint64(owner + 2) * _MIX_2)) * _MIX
@@ -108,4 +114,4 @@ def below(register: Longs, bound: int) -> int:
     word = (state ^ (state >> np.uint64(30))) * _MIX_2
     word = (word ^ (word >> np.uint64(27))) * _MIX_3
     word = word ^ (word >> np.uint64(31))
-    return np.int64(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+    return wide(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))  # type: ignore[arg-type]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from core.kernels.box import common_ancestor, cost_of
+from core.kernels.counts import wide
 from core.kernels.jit import kernel, leaf
 from core.kernels.layout import (
     CLOSED,
@@ -90,10 +89,10 @@ def row_without_cluster(state: State, slot: int, cluster: int) -> int:
 @leaf
 def row_of(rules: Rules, reusable: Reusable, out: Outcomes, choice: int) -> int:
     """The row of a reusable class in this call's class table; made when it is first needed."""
-    meta, step = reusable.meta, out.count[2]
+    meta, step = reusable.meta, out.made[2]
     if meta[choice].step != step:
-        row = out.count[1]
-        out.count[1] = row + 1
+        row = out.made[1]
+        out.made[1] = row + 1
         out.class_id[row] = meta[choice].class_id
         out.fresh[row] = 0
         for d in range(rules.numeric):
@@ -111,7 +110,7 @@ def merge_clusters(state: State, cluster: int) -> None:
     """Merge in the cluster that enlarges this one least, until it is ready (merge_clusters)."""
     rules, trees, clusters, item = state.rules, state.trees, state.clusters, state.window.item
     while not ready(rules, clusters, cluster):
-        nearest, least = NOBODY, np.int64(CLOSED)
+        nearest, least = NOBODY, wide(int(CLOSED))
         for other in range(clusters.closed.shape[0]):
             if other != cluster and clusters.closed[other] == 0:
                 more = merge_enlargement(rules, trees, clusters, cluster, other)
@@ -132,7 +131,7 @@ def merge_enlargement(
     rules: Rules, trees: Trees, clusters: Clusters, cluster: int, other: int
 ) -> int:
     """Enlargement of the cluster by the other one's box."""
-    more = np.int64(0)
+    more = wide(0)
     for d in range(rules.numeric):
         more += max(0, clusters.low[d, cluster] - clusters.low[d, other])
         more += max(0, clusters.high[d, other] - clusters.high[d, cluster])

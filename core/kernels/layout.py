@@ -60,7 +60,8 @@ WAITING_FIRST: Final = 24  # place of the first of these
 DEPTH: Final = 25  # ranges of the cluster whose turn it is
 RATE: Final = 26  # what an arrival pays, in 1/CREDIT_UNIT tuples
 CREDIT: Final = 27  # what is paid and not yet used
-REGISTERS: Final = 32
+DELAY_MAX: Final = 32  # most records accepted after one before its outcome was decided
+REGISTERS: Final = 40
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -208,13 +209,13 @@ class Line(NamedTuple):
     waiting: Ints  # [clusters] ring of heads of the lists whose turn has not come
     order: Ints  # [R] members of the one whose turn it is
     stack: Ints  # [parts, 2] its ranges that are still to be cut or published
-    paying: Records  # [clusters] SHARE: what an arrival pays for a cluster, and until which position; a ring
+    paying: Records  # [clusters] ring of SHARE: what arrivals pay for a cluster, and until when
 
 
 class Outcomes(NamedTuple):
     """What one call decided: tuples with the row of their class, and the table of classes."""
 
-    count: Longs  # [3] tuples, classes, number of the call
+    made: Longs  # [3] tuples, classes, number of the call
     decision: Records  # DECISION; row is an index into the class table, or SUPPRESSED
     class_id: Longs
     fresh: Ints  # 1: formed now, 0: reused

@@ -8,6 +8,7 @@ from core.kernels.box import box_loss, common_ancestor
 from core.kernels.jit import kernel, leaf
 from core.kernels.layout import (
     CLASSES,
+    DELAY_MAX,
     NOBODY,
     POSITION,
     SPLITS,
@@ -30,10 +31,11 @@ from core.kernels.split_l import split_l
 @leaf
 def emit(register: Longs, window: Window, out: Outcomes, slot: int, row: int) -> None:
     """Decide the tuple's outcome: the class in this row of the table, or SUPPRESSED."""
-    latest = register[POSITION] - 1
-    place = out.count[0]
-    out.count[0] = place + 1
-    out.decision[place].position = latest - ((latest - slot) & (window.item.shape[0] - 1))
+    place, latest = out.made[0], register[POSITION] - 1
+    later = (latest - slot) & (window.item.shape[0] - 1)
+    register[DELAY_MAX] = max(register[DELAY_MAX], later)
+    out.made[0] = place + 1
+    out.decision[place].position = latest - later
     out.decision[place].row = row
 
 
@@ -51,7 +53,7 @@ def publish(state: State, order: Ints, start: int, stop: int, persons: int) -> N
             parts = split_knn(rules, trees, register, window, split, order, start, stop)
         else:
             parts = split_l(rules, trees, register, window, split, order, start, stop)
-    first_row = out.count[1]
+    first_row = out.made[1]
     for part in range(parts):
         form_class(rules, trees, register, out, split.low[part], split.high[part])
     # Line 6.
@@ -73,8 +75,8 @@ def form_class(
     rules: Rules, trees: Trees, register: Longs, out: Outcomes, low: Ints, high: Ints
 ) -> None:
     """Open a row of the class table for a part, with its nodes; the bounds follow by `widen`."""
-    row = out.count[1]
-    out.count[1] = row + 1
+    row = out.made[1]
+    out.made[1] = row + 1
     out.class_id[row] = register[CLASSES]
     out.fresh[row] = 1
     register[CLASSES] += 1

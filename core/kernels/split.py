@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.kernels.box import box_add, box_enlargement, box_start, common_ancestor, cost_of
-from core.kernels.counts import below, first_sight, fresh_stamp, sighted
+from core.kernels.counts import below, first_sight, fresh_stamp, sighted, wide
 from core.kernels.jit import kernel, leaf
 from core.kernels.layout import CLOSED, NOBODY, Ints, Longs, Rules, Split, Trees, Window
 
@@ -29,7 +29,7 @@ def group_by_person(
     for i in range(start, stop):
         slot = order[i]
         item[slot].chain = NOBODY
-        bucket = np.int64(NOBODY)
+        bucket = wide(NOBODY)
         if rules.count_persons:
             bucket = first_sight(split.seen, stamp, item[slot].person, persons)
         if bucket == NOBODY:
@@ -149,7 +149,7 @@ def join_nearest(
     rules: Rules, trees: Trees, window: Window, split: Split, slot: int, parts: int
 ) -> int:
     """Put the tuple into the part that it enlarges least; returns which."""
-    best, least = 0, np.int64(CLOSED)
+    best, least = 0, wide(int(CLOSED))
     for part in range(parts):
         low, high = split.low[part], split.high[part]
         more = box_enlargement(rules, trees, low, high, window.code[slot], least)
@@ -197,7 +197,7 @@ def split_knn(
     if part == 0:
         return one_part(window, split, order, start, stop)
     for i in range(persons):
-        slot = np.int64(split.rep[i])
+        slot = wide(split.rep[i])
         near = join_nearest(rules, trees, window, split, slot, part)
         slot = window.item[slot].chain
         while slot != NOBODY:
@@ -236,7 +236,7 @@ def take_marked(window: Window, split: Split, persons: int, part: int) -> int:
     for i in range(persons - 1, -1, -1):
         if split.distance[i] != NOBODY:
             continue
-        slot = np.int64(split.rep[i])
+        slot = wide(split.rep[i])
         join(window, split, slot, part)
         slot = window.item[slot].chain
         if slot != NOBODY:

@@ -46,9 +46,9 @@ def advance(
     """
     rules, register, window, out = state.rules, state.register, state.window, state.out
     register[STEP] += 1
-    out.count[0], out.count[1], out.count[2] = 0, 0, register[STEP]
+    out.made[0], out.made[1], out.made[2] = 0, 0, register[STEP]
     mask = window.item.shape[0] - 1
-    # Arrival times never decrease, so the first tuple that is not late by the clock ends the search.
+    # Arrival times never decrease: the first tuple that is not late by the clock ends the search.
     late = register[POSITION] if ended else register[DECIDED]
     while late < register[POSITION] and window.item[late & mask].arrived <= moment:
         late += 1

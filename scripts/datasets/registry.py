@@ -73,10 +73,12 @@ def names() -> list[str]:
 
 
 def resolve(name_or_path: str, data_dir: Path | None = None) -> DataSet:
-    """Find a named set or a file; a name wins, `./adult` is always a file."""
+    """Find a named set, a file or `-`, a pipe; a name wins, `./adult` is always a file."""
     entry = ENTRIES.get(name_or_path)
     if entry is not None:
         return _named(entry, data_dir)
+    if name_or_path == "-":
+        return DataSet(name="-", path=None, toml_path=None, folder=Path(), entry=None)
     path = Path(name_or_path)
     # Not is_file(): a pipe will do.
     if not path.exists() or path.is_dir():

@@ -1,0 +1,116 @@
+"""Compiled kernels: where they are cached, and the one time that they are compiled.
+
+Numba's own cache does not notice when a function that is called from another file changes. Ours is
+therefore a folder per version of all kernels, of numba, Python and the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+_SOURCES: Final = Path(__file__).resolve().parent.parent / "core" / "kernels"
+_DONE: Final = "compiled"
+
+
+def prepare() -> None:
+    """Make the compiled kernels ready; say so when that means compiling. Call before using core."""
+    folder = _folder()
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    if (folder / _DONE).exists():
+        return
+    with _announced(folder):
+        _compile()
+        (folder / _DONE).touch()
+
+
+def _folder() -> Path:
+    """The cache folder of exactly these kernels, in the first place that we may write to."""
+    for root in _roots():
+        folder = root / f"kernels-{_fingerprint()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        # What is loaded from here is executed: it must be ours.
+        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="dcastle-kernels-"))
+
+
+def _roots() -> Iterator[Path]:
+    if own := os.environ.get("DCASTLE_CACHE_DIR"):
+        yield Path(own)
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(xdg) / "dcastle"
+    if home := os.environ.get("HOME"):
+        yield Path(home) / ".cache" / "dcastle"
+    yield Path(tempfile.gettempdir()) / f"dcastle-{os.getuid()}"
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(_SOURCES.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for part in (version("numba"), version("numpy"), sys.version, platform.machine(), _processor()):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _processor() -> str:
+    """Code is compiled for one model of processor; a shared home may be used from several."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("model name", "CPU part"))), "")
+
+
+@contextmanager
+def _announced(folder: Path) -> Iterator[None]:
+    console = Console(stderr=True)
+    text = f"compiling the kernels, once, about a minute (kept in {folder})"
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        print(f"dcastle: {text}", file=sys.stderr, flush=True)
+        yield
+
+
+def _compile() -> None:
+    """Run every kernel once on next to nothing."""
+    import numpy as np
+    import pyarrow as pa
+
+    from core.config import Parameters
+    from core.encode import Encoder
+    from core.events import Records, RecordsArrived, StreamEnded
+    from core.hierarchy import flat
+    from core.machine import Machine
+    from core.schema import Attribute, Kind, Role, Schema
+
+    role = Role.QUASI_IDENTIFIER
+    schema = Schema(
+        attributes=(
+            Attribute(name="n", role=role, kind=Kind.NUMERIC, domain=(0.0, 1.0)),
+            Attribute(name="c", role=role, kind=Kind.CATEGORICAL, hierarchy=flat(["a", "b"])),
+        ),
+        person="p",
+    )
+    column = pa.array(["a", "b"])
+    columns = {"n": pa.array([0.0, 1.0]), "c": column, "p": column}
+    records: Records = Encoder(schema).encode(columns, 2).records
+    machine = Machine(schema, Parameters(k=2, l=2, delay_tuples=2), seed=0)
+    machine.step(RecordsArrived(records, int(np.int64(0))))
+    machine.step(StreamEnded())

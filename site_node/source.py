@@ -1,0 +1,89 @@
+"""Where records come from: CSV, JSON Lines or Parquet, a file or a pipe, batch by batch.
+
+A batch is a bounded piece of the input. Nothing that can be counted as a row is lost on the way: a
+row that cannot be taken apart at all travels along as `broken`, with its text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from core.errors import DataError
+from site_node.batch import RawBatch, SourceOptions, require_columns
+from site_node.csv_source import read_csv
+from site_node.json_source import read_json
+
+# Bytes of text taken in at a time: about 30,000 rows, small beside a window of records.
+BLOCK_BYTES: Final = 4 * 1024 * 1024
+_PARQUET_ROWS: Final = 32_768
+
+
+def format_of(name: str) -> str:
+    """csv, jsonl or parquet, by the name without .gz; a pipe is CSV."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    last = suffixes[-1] if suffixes else ""
+    if last in (".jsonl", ".ndjson"):
+        return "jsonl"
+    return "parquet" if last == ".parquet" else "csv"
+
+
+def read_batches(name: str, options: SourceOptions, form: str | None = None) -> Iterator[RawBatch]:
+    """Yield the batches of a file, or of standard input for `-`."""
+    form = form or format_of(name)
+    try:
+        if form == "parquet":
+            yield from _read_parquet(name, options)
+            return
+        with _open(name) as stream:
+            blocks = _blocks(stream)
+            reader = read_json if form == "jsonl" else read_csv
+            yield from reader(name, blocks, options)
+    except (pa.ArrowException, zlib.error, EOFError, gzip.BadGzipFile) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{name}: cannot be read: {reason}") from error
+
+
+def _open(name: str) -> IO[bytes]:
+    if name == "-":
+        return sys.stdin.buffer
+    try:
+        if name.endswith(".gz"):
+            return gzip.open(name, "rb")  # type: ignore[return-value]
+        return Path(name).open("rb", buffering=0)
+    except OSError as error:
+        raise DataError(f"{name}: {error.strerror or error}") from error
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """What the stream gives, at once when it is a pipe: a quiet source must not be waited for."""
+    # read1 returns what is there; an unbuffered file's read does so too.
+    read = getattr(stream, "read1", stream.read)
+    while block := read(BLOCK_BYTES):
+        yield block
+
+
+def _read_parquet(name: str, options: SourceOptions) -> Iterator[RawBatch]:
+    import pyarrow.parquet as parquet
+
+    if name == "-":
+        raise DataError("Parquet cannot be read from a pipe; give a file")
+    try:
+        file = parquet.ParquetFile(name)
+    except FileNotFoundError as error:
+        raise DataError(f"{name}: no such file") from error
+    require_columns(name, file.schema_arrow.names, options.columns)
+    first = 0
+    for batch in file.iter_batches(_PARQUET_ROWS, columns=list(options.columns)):
+        columns = {column: batch.column(column) for column in options.columns}
+        yield RawBatch(np.arange(first, first + batch.num_rows), columns)
+        first += batch.num_rows
