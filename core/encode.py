@@ -24,7 +24,7 @@ from core.kernels.layout import GRID
 from core.kernels.text import hash_text
 from core.schema import Attribute, Kind, Policy, Schema
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # Values outside the hierarchy that are kept to be named in the summary, per attribute.
 FOREIGN_MAX: Final = 1_000
 
@@ -181,8 +181,9 @@ class Encoder:
 
     def _numbers(self, column: pa.Array) -> tuple[NDArray[np.float64], Flags, Flags]:
         """(values, missing, not a number)."""
-        if not _is_text(column.type):
-            numbers = column if pa.types.is_float64(column.type) else column.cast(pa.float64())
+        if _is_number(column.type):
+            # Not safe: a whole number too large for a float is outside of any domain.
+            numbers = column.cast(pa.float64(), safe=False)
             missing = _nulls(numbers)
             values = numbers.fill_null(0.0).to_numpy(zero_copy_only=False)
             return values, missing, ~np.isfinite(values)
@@ -190,7 +191,7 @@ class Encoder:
         encoded = texts.dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
         index = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-        missing_of = np.array([text in self._missing for text in distinct] + [True])
+        missing_of = np.array([text.strip() in self._missing for text in distinct] + [True])
         numbers_of = np.array([_number(text) for text in distinct] + [np.nan])
         missing = missing_of[index] & ~broken
         values = numbers_of[index]
@@ -208,13 +209,14 @@ class Encoder:
             encoded = texts.dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
         index = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-        code_of = np.array([leaves.get(text, -1) for text in distinct] + [-1], np.int32)
+        codes = [leaves.get(text, leaves.get(text.strip(), -1)) for text in distinct]
+        code_of = np.array([*codes, -1], np.int32)
         code: NDArray[np.int32] = code_of[index]
         if (code >= 0).all():
             return code
         # A leaf may be named like a missing marker ("?"): then it is a value, not a gap.
-        missing_of = np.array([t in self._missing and t not in leaves for t in distinct] + [True])
-        missing = missing_of[index] & ~broken
+        missing_of = np.array([text.strip() in self._missing for text in distinct] + [True])
+        missing = missing_of[index] & (code < 0) & ~broken
         foreign = (code < 0) & ~missing & ~broken
         verdict.complain(name, attribute.policy, broken, Reason.NOT_UTF8, column)
         verdict.complain(name, attribute.policy, missing, Reason.MISSING, column)
@@ -245,8 +247,12 @@ class Encoder:
         return self._hashed(name, columns[name], verdict)
 
     def _hashed(self, name: str, column: pa.Array, verdict: _Verdict) -> NDArray[np.int64]:
-        """A 64-bit code of each text; a missing one has the record rejected."""
+        """A 64-bit code of each text; a missing one has the record rejected.
+
+        Blanks around a text are no part of it: `Ann` and ` Ann` are one person.
+        """
         texts, broken = _texts(column)
+        texts = pc.utf8_trim_whitespace(texts)
         verdict.complain(name, Policy.REJECT, broken, Reason.NOT_UTF8, column)
         missing = _nulls(texts)
         for marker in self._missing:
@@ -271,14 +277,9 @@ def _grid(attribute: Attribute, values: NDArray[np.float64]) -> NDArray[np.int32
     return np.rint((values - low) * (GRID / (high - low))).astype(np.int32)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_dictionary(kind)
-    )
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def _nulls(column: pa.Array) -> Flags:
@@ -293,6 +294,8 @@ def _texts(column: pa.Array) -> tuple[pa.Array, Flags]:
         return column, np.zeros(len(column), np.bool_)
     if pa.types.is_dictionary(column.type):
         return _texts(column.cast(column.type.value_type))
+    if pa.types.is_fixed_size_binary(column.type):
+        return _texts(column.cast(pa.binary()))
     if not pa.types.is_binary(column.type) and not pa.types.is_large_binary(column.type):
         return column.cast(pa.string()), np.zeros(len(column), np.bool_)
     try:
@@ -323,12 +326,15 @@ def _hash(texts: pa.Array) -> NDArray[np.int64]:
 
 def _shown(column: pa.Array, rows: NDArray[np.int64]) -> list[str]:
     """The values of these rows as text for a report; bytes that are no text are escaped."""
-    values = column.take(pa.array(rows)).to_pylist()
-    return [
-        value.decode(errors="backslashreplace")
-        if isinstance(value, bytes)
-        else ""
-        if value is None
-        else str(value)
-        for value in values
-    ]
+    return [_said(value) for value in column.take(pa.array(rows)).to_pylist()]
+
+
+def _said(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case float() if value.is_integer():
+            return str(int(value))
+    return str(value)

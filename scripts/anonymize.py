@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from scripts.datasets.registry import DataSet
     from site_node.batch import RawBatch
     from site_node.pipeline import Pipeline
+    from site_node.summary import Summary
 
 _FORMATS = click.Choice(["csv", "jsonl", "parquet"])
 
@@ -76,53 +78,103 @@ def command(data: str, output: str, config: str | None, report: str, **flags: An
             "output.order": flags["order"],
         },
     )
-    _refuse_clashes(data, output, flags)
+    options = FileOptions(
+        output=output,
+        trace=flags["trace"],
+        dead_letter=flags["dead_letter"],
+        input_format=flags["input_format"],
+        output_format=flags["output_format"],
+        bounds=flags["bounds"],
+        rows=flags["rows"],
+    )
+    _refuse_clashes(data, config, options)
+    _refuse_misfits(project, source, options)
     prepare()
     seed = flags["seed"] if flags["seed"] is not None else secrets.randbits(63)
-    pipeline, letters = _run(project, source, output, seed, flags)
-    result = pipeline.summary.as_dict() | {
+    summary = anonymise_files(project, source, seed, options)
+    result = summary.as_dict() | {
         "seed": seed,
         "seconds": time.perf_counter() - started,
-        "dead_letter": letters if pipeline.summary.rejected else None,
+        "dead_letter": options.letters if summary.rejected else None,
     }
     _report(result, report, to_stderr=output == "-")
 
 
-def _refuse_clashes(data: str, output: str, flags: dict[str, Any]) -> None:
-    """No file of a run may be another one of it."""
-    names = {"INPUT": data, "-o": output}
-    names |= {"--trace": flags["trace"], "--dead-letter": flags["dead_letter"]}
+def _refuse_clashes(data: str, config: str | None, options: FileOptions) -> None:
+    """No file of a run may be another one of it; what is private does not go to a pipe."""
+    names = {"INPUT": data, "-c": config, "-o": options.output}
+    private = {"--trace": options.trace, "--dead-letter": options.letters}
+    faults = [
+        Fault(message=f"{flag} needs a file: it is not for publication")
+        for flag, name in private.items()
+        if name == "-"
+    ]
     seen: dict[Path, str] = {}
-    faults = []
-    for flag, name in names.items():
+    for flag, name in (names | private).items():
         if name in (None, "-"):
             continue
         path = Path(name).resolve()
-        if path in seen:
+        if path in seen and not path.is_char_device():
             faults.append(Fault(message=f"{flag} and {seen[path]} are the same file: {name}"))
         seen[path] = flag
     if faults:
         raise ConfigurationError(faults)
 
 
-def _run(
-    project: Project, source: DataSet, output: str, seed: int, flags: dict[str, Any]
-) -> tuple[Pipeline, str]:
+def _refuse_misfits(project: Project, source: DataSet, options: FileOptions) -> None:
+    """Flags that do not go with this source, this schema or each other."""
+    from site_node.render import Renderer
+    from site_node.source import format_of
+
+    faults = []
+    if options.rows is not None and source.entry is None:
+        faults.append(Fault(message=f"--rows goes with a named data set, not with {source.name}"))
+    form = options.output_format or format_of(options.output)
+    if form == "parquet" and options.output.lower().endswith(".gz"):
+        faults.append(Fault(message=f"{options.output}: Parquet is compressed already: no .gz"))
+    names = Renderer(project.schema, bounds=options.bounds).names
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        faults.append(Fault(message=f"--bounds would give two columns the name '{name}'"))
+    if faults:
+        raise ConfigurationError(faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """The files of a run and their formats; None means: told by the name."""
+
+    output: str
+    trace: str | None = None
+    dead_letter: str | None = None
+    input_format: str | None = None
+    output_format: str | None = None
+    bounds: bool = False
+    rows: int | None = None
+
+    @property
+    def letters(self) -> str:
+        """Where rejected rows go: beside the output, unless said otherwise."""
+        beside = "rejected.jsonl" if self.output == "-" else f"{self.output}.rejected.jsonl"
+        return self.dead_letter or beside
+
+
+def anonymise_files(project: Project, source: DataSet, seed: int, options: FileOptions) -> Summary:
+    """Anonymise a file, a pipe or a named data set into a file; returns what was done."""
     from site_node.pipeline import Pipeline
     from site_node.render import Renderer
     from site_node.sink import Sink
     from site_node.source import format_of
     from site_node.trace import DeadLetters, Trace
 
-    renderer = Renderer(project.schema, bounds=flags["bounds"])
-    letters = DeadLetters(flags["dead_letter"] or _letters_beside(output))
-    trace = Trace(flags["trace"], "site-1") if flags["trace"] else None
+    renderer = Renderer(project.schema, bounds=options.bounds)
+    letters = DeadLetters(options.letters)
+    trace = Trace(options.trace, "site-1") if options.trace else None
     with ExitStack() as undo:
         undo.callback(letters.discard)
         if trace is not None:
             undo.callback(trace.discard)
-        form = flags["output_format"] or format_of(output)
-        with Sink(output, form, renderer) as sink:
+        form = options.output_format or format_of(options.output)
+        with Sink(options.output, form, renderer) as sink:
             pipeline = Pipeline(
                 project,
                 seed=seed,
@@ -131,48 +183,44 @@ def _run(
                 renderer=renderer,
                 trace=trace,
             )
-            batches = _batches(project, source, flags)
+            batches = _batches(project, source, options)
             _pump(pipeline, batches, project.parameters.delay_seconds, sink.flush)
             if pipeline.summary.rows and not pipeline.summary.accepted:
-                undo.pop_all()
                 letters.commit()
-                raise DataError(_nothing_usable(pipeline, letters.name))
+                raise DataError(_nothing_usable(pipeline.summary, letters.name))
         undo.pop_all()
     letters.commit()
     if trace is not None:
         trace.commit()
-    return pipeline, letters.name
+    return pipeline.summary
 
 
-def _letters_beside(output: str) -> str:
-    return "rejected.jsonl" if output == "-" else f"{output}.rejected.jsonl"
-
-
-def _nothing_usable(pipeline: Pipeline, letters: str) -> str:
-    (attribute, reason), rows = pipeline.summary.rejected.most_common(1)[0]
+def _nothing_usable(summary: Summary, letters: str) -> str:
+    (attribute, reason), rows = summary.rejected.most_common(1)[0]
     where = f"column '{attribute}': {reason}" if attribute else reason
     return (
-        f"none of the {pipeline.summary.rows:,} rows could be used; "
+        f"none of the {summary.rows:,} rows could be used; "
         f"most often ({rows:,}): {where}; every row is in {letters} with its reason"
     )
 
 
-def _batches(project: Project, source: DataSet, flags: dict[str, Any]) -> Iterator[RawBatch]:
+def _batches(project: Project, source: DataSet, options: FileOptions) -> Iterator[RawBatch]:
     import numpy as np
 
     from site_node.batch import RawBatch, require_columns
     from site_node.pipeline import source_options
     from site_node.source import read_batches
 
-    options = source_options(project)
+    needs = source_options(project)
     if source.entry is None:
-        yield from read_batches(str(source.path or "-"), options, flags["input_format"])
+        yield from read_batches(str(source.path or "-"), needs, options.input_format)
         return
     first = 0
-    for batch in source.batches(flags["rows"]):
-        require_columns(source.name, batch.schema.names, options.columns)
-        columns = {name: batch.column(name) for name in options.columns}
-        yield RawBatch(np.arange(first, first + batch.num_rows), columns)
+    for batch in source.batches(options.rows):
+        require_columns(source.name, batch.schema.names, needs.columns)
+        columns = {name: batch.column(name) for name in needs.columns}
+        rows, names = np.arange(first, first + batch.num_rows), tuple(batch.schema.names)
+        yield RawBatch(rows, columns, names=names)
         first += batch.num_rows
 
 
@@ -224,6 +272,9 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         f"information loss {shown}"
     )
     yield f"suppressed {result['suppressed']:,}, rejected {result['rejected']:,}"
+    if result["dropped_columns"]:
+        dropped = ", ".join(map(repr, result["dropped_columns"]))
+        yield f"dropped columns (identifiers, or not in the schema): {dropped}"
     for item in result["suppressed_by_policy"]:
         yield f"  suppressed {item['rows']:,}: column '{item['attribute']}': {item['reason']}"
     for name, count in result["clamped"].items():

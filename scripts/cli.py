@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from typing import Final
@@ -71,6 +72,8 @@ def dcastle() -> None:
 
 def main() -> None:
     """Run `dcastle` and leave with the exit code the operators know."""
+    # A service manager's stop is the user's: what is half done is taken back.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -17,22 +17,27 @@ class BrokenRow:
     """A row that could not be taken apart into columns."""
 
     row: int
+    kind: str  # the reason without its numbers, to count by
     reason: str
     text: str
 
 
 @dataclass(slots=True, eq=False)
 class RawBatch:
-    """Some rows of the input, as columns. `row` is each record's number among all data rows."""
+    """Some rows of the input, as columns. `row` is each record's number among all data rows.
+
+    `columns` are those that the schema uses, `names` all that the input has here.
+    """
 
     row: NDArray[np.int64]
     columns: dict[str, pa.Array]
     broken: list[BrokenRow] = field(default_factory=list)
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """How to read: which columns, which of them are numbers or leaves, and the words for a missing value."""
+    """How to read: which columns, which are numbers or leaves, the words for a missing value."""
 
     columns: tuple[str, ...]
     numeric: frozenset[str]

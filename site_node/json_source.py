@@ -13,6 +13,9 @@ from core.errors import DataError
 from site_node.batch import BrokenRow, RawBatch, SourceOptions
 
 _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+# Every line may have names of its own: so many of them are told of.
+NAMES_MAX: Final = 1_000
+_KIND: Final = "not a JSON object"
 
 
 def read_json(name: str, blocks: Iterator[bytes], options: SourceOptions) -> Iterator[RawBatch]:
@@ -35,29 +38,44 @@ def read_json(name: str, blocks: Iterator[bytes], options: SourceOptions) -> Ite
 def _parse(data: bytes, first: int, options: SourceOptions) -> RawBatch:
     rows: list[int] = []
     broken: list[BrokenRow] = []
+    names: dict[str, None] = {}
     values: dict[str, list[bytes | None]] = {name: [] for name in options.columns}
     lines = (line for line in data.split(b"\n") if line.strip())
     for row, line in enumerate(lines, first):
         try:
-            record = json.loads(line)
+            record = _JSON.decode(line.decode("utf-8-sig").strip())
             if not isinstance(record, dict):
-                raise ValueError(f"a {type(record).__name__} instead of an object")
+                raise ValueError("something else than an object")
+            texts = [_text(record.get(name)) for name in values]
         except (ValueError, RecursionError) as error:
             text = line.decode(errors="backslashreplace")
-            broken.append(BrokenRow(row, f"not a JSON object: {error}", text))
+            broken.append(BrokenRow(row, _KIND, f"{_KIND}: {error}", text))
             continue
         rows.append(row)
-        for name, column in values.items():
-            column.append(_text(record.get(name)))
+        if len(names) < NAMES_MAX:
+            names.update(dict.fromkeys(record))
+        for column, value in zip(values.values(), texts, strict=True):
+            column.append(value)
     columns = {name: pa.array(column, pa.binary()) for name, column in values.items()}
-    return RawBatch(np.array(rows, np.int64), columns, broken)
+    return RawBatch(np.array(rows, np.int64), columns, broken, names=tuple(names))
 
 
 def _text(value: Any) -> bytes | None:
-    """A JSON value as the text a CSV would have; numbers and strings alike."""
-    if value is None or isinstance(value, str):
-        # A lone surrogate is legal in JSON and no text: the encoder will say so.
-        return None if value is None else value.encode(errors="surrogatepass")
-    if isinstance(value, bool | int | float):
-        return json.dumps(value).encode()
-    return json.dumps(value, sort_keys=True).encode()
+    """A JSON value as the text a CSV would have; a number is the text that is written."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value)
+    # A lone surrogate is legal in JSON and no text: the encoder will say so.
+    return text.encode(errors="surrogatepass")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return record
+
+
+_JSON: Final = json.JSONDecoder(
+    parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_unique
+)

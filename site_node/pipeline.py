@@ -8,9 +8,11 @@ The pipeline does no waiting and reads no clock: batches and times come in from 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from core.config import Project
 from core.encode import FOREIGN_MAX, Encoded, Encoder
@@ -59,6 +61,7 @@ class Pipeline:
         self._machine = Machine(project.schema, project.parameters, seed=seed)
         self._payload = Payload(renderer.kept)
         self._kept = renderer.kept
+        self._used = frozenset(source_options(project).columns)
         self._sink = sink
         self._trace = trace
         self._dead_letters = dead_letters
@@ -73,6 +76,8 @@ class Pipeline:
         if len(encoded.accepted) < len(row):
             row = row[encoded.accepted]
             columns = {name: column.take(encoded.accepted) for name, column in columns.items()}
+        # What is no text has been rejected; batches differ in how they hold text.
+        columns = {name: column.cast(pa.string()) for name, column in columns.items()}
         self.summary.accepted += len(row)
         if len(row):
             self._payload.append(row, columns)
@@ -104,8 +109,9 @@ class Pipeline:
         """Keep every row that is not accepted, and count why."""
         summary = self.summary
         summary.rows += len(batch.row) + len(batch.broken)
+        summary.dropped.update((name, None) for name in batch.names if name not in self._used)
         for broken in batch.broken:
-            summary.rejected["", _kind(broken.reason)] += 1
+            summary.rejected["", broken.kind] += 1
             self._dead_letters.add(broken.row, "", broken.reason, "", broken.text)
         for fault in encoded.faults:
             summary.rejected[fault.attribute, fault.reason] += 1
@@ -124,14 +130,18 @@ class Pipeline:
                     known[value] = None
 
 
-def _kind(reason: str) -> str:
-    """Reasons for broken rows hold numbers; they are counted by kind."""
-    return "wrong number of fields" if "fields" in reason else "not a JSON object"
-
-
 def _record(batch: RawBatch, at: int) -> dict[str, Any]:
-    values = {name: column[at].as_py() for name, column in batch.columns.items()}
-    return {
-        name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-        for name, value in values.items()
-    }
+    return {name: _json_value(column[at].as_py()) for name, column in batch.columns.items()}
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case float() if value.is_integer():
+            return int(value)
+        case float() if not isfinite(value):
+            return str(value)
+        case None | str() | int() | float():
+            return value
+    return str(value)

@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Protocol, Self
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.errors import DataError
 from core.events import SUPPRESSED, Publish
 from core.schema import CLASS_ID
 from site_node.render import COMMA, NOTHING, Rendered, Renderer
@@ -36,12 +38,17 @@ class AtomicFile:
     def __init__(self, name: str) -> None:
         self.name = name
         self._path = Path(name)
+        if self._path.is_dir():
+            raise DataError(f"{name}: cannot be written: it is a folder")
         self._temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
-        self.stream: IO[bytes] = (
-            gzip.open(self._temporary, "wb", 5)  # type: ignore[assignment]  # noqa: SIM115
-            if name.endswith(".gz")
-            else self._temporary.open("wb")
-        )
+        try:
+            self.stream: IO[bytes] = (
+                gzip.open(self._temporary, "wb", 5)  # type: ignore[assignment]  # noqa: SIM115
+                if name.lower().endswith(".gz")
+                else self._temporary.open("wb")
+            )
+        except OSError as error:
+            raise DataError(f"{name}: cannot be written: {error.strerror}") from error
 
     def commit(self) -> None:
         """Make the file durable and give it its name."""
@@ -52,16 +59,22 @@ class AtomicFile:
 
     def discard(self) -> None:
         """Leave nothing behind."""
-        self.stream.close()
+        # What is buffered may not fit on the disk; it need not.
+        with suppress(OSError):
+            self.stream.close()
         self._temporary.unlink(missing_ok=True)
 
 
 class Pipe:
-    """Standard output, where nothing can be taken back."""
+    """Standard output, a named pipe or a device, where nothing can be taken back."""
 
-    def __init__(self) -> None:
-        self.name = "-"
-        self.stream: IO[bytes] = sys.stdout.buffer
+    def __init__(self, name: str) -> None:
+        self.name = name
+        if name == "-" and sys.stdout is None:
+            raise DataError("standard output is closed")
+        self.stream: IO[bytes] = (
+            sys.stdout.buffer if name == "-" else Path(name).open("wb")  # noqa: SIM115
+        )
 
     def commit(self) -> None:
         """Hand over what is buffered."""
@@ -73,7 +86,10 @@ class Pipe:
 
 def open_target(name: str) -> AtomicFile | Pipe:
     """The file of this name, or standard output for `-`."""
-    return Pipe() if name == "-" else AtomicFile(name)
+    path = Path(name)
+    # A device such as /dev/null must be written to, not replaced by a file.
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return Pipe(name) if name == "-" or special else AtomicFile(name)
 
 
 class _Writer(Protocol):
@@ -106,8 +122,12 @@ class Sink:
         if kind is not None:
             self._target.discard()
             return
-        self._writer.finish()
-        self._target.commit()
+        try:
+            self._writer.finish()
+            self._target.commit()
+        except BaseException:
+            self._target.discard()
+            raise
 
     def write(self, effect: Publish, kept: dict[str, pa.Array]) -> pa.Array:
         """Write the records of one effect; `kept` are their columns that stay as they came.

@@ -54,10 +54,13 @@ def read_batches(name: str, options: SourceOptions, form: str | None = None) -> 
 
 
 def _open(name: str) -> IO[bytes]:
-    if name == "-":
-        return sys.stdin.buffer
+    if name == "-" and sys.stdin is None:
+        raise DataError("standard input is closed")
     try:
-        if name.endswith(".gz"):
+        if name == "-":
+            # Unbuffered: Python may not exit while a thread waits inside of its buffered stdin.
+            return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+        if name.lower().endswith(".gz"):
             return gzip.open(name, "rb")  # type: ignore[return-value]
         return Path(name).open("rb", buffering=0)
     except OSError as error:
@@ -82,8 +85,17 @@ def _read_parquet(name: str, options: SourceOptions) -> Iterator[RawBatch]:
     except FileNotFoundError as error:
         raise DataError(f"{name}: no such file") from error
     require_columns(name, file.schema_arrow.names, options.columns)
-    first = 0
+    for column in options.columns:
+        kind = file.schema_arrow.field(column).type
+        if pa.types.is_nested(kind):
+            raise DataError(f"{name}: column '{column}' is {kind}; only plain values can be used")
+    first, names = 0, tuple(file.schema_arrow.names)
     for batch in file.iter_batches(_PARQUET_ROWS, columns=list(options.columns)):
-        columns = {column: batch.column(column) for column in options.columns}
-        yield RawBatch(np.arange(first, first + batch.num_rows), columns)
+        columns = {column: _widened(batch.column(column)) for column in options.columns}
+        yield RawBatch(np.arange(first, first + batch.num_rows), columns, names=names)
         first += batch.num_rows
+
+
+def _widened(column: pa.Array) -> pa.Array:
+    """A float32 is the float64 it converts to, not the shorter text it prints."""
+    return column.cast(pa.float64()) if pa.types.is_floating(column.type) else column

@@ -19,6 +19,7 @@ class Summary:
     suppressed_by_policy: Counter[tuple[str, str]] = field(default_factory=Counter)
     clamped: Counter[str] = field(default_factory=Counter)
     foreign: dict[str, dict[str, None]] = field(default_factory=dict)
+    dropped: dict[str, None] = field(default_factory=dict)
     loss_total: float = 0.0
     delay_max: int = 0
     statistics: dict[str, int] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Summary:
             "suppressed_by_policy": _listed(self.suppressed_by_policy),
             "clamped": dict(self.clamped),
             "not_in_hierarchy": {name: list(values) for name, values in self.foreign.items()},
+            "dropped_columns": list(self.dropped),
             "statistics": self.statistics,
         }
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from site_node.render import COMMA, NOTHING
-from site_node.sink import AtomicFile, content
+from site_node.sink import AtomicFile, Pipe, content, open_target
 
 REJECTED: Final = "rejected"
 # The outcome ends the line.
@@ -24,7 +24,7 @@ class Trace:
     """`row,site,position,class_id,outcome` for every input row, as outcomes are decided."""
 
     def __init__(self, name: str, site: str) -> None:
-        self._file = AtomicFile(name)
+        self._file = open_target(name)
         self._site = site
         self._site_text = pa.scalar(site)
         self._file.stream.write(_HEADER)
@@ -63,12 +63,12 @@ class DeadLetters:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._file: AtomicFile | None = None
+        self._file: AtomicFile | Pipe | None = None
 
     def add(self, row: int, attribute: str, reason: str, value: str, record: object) -> None:
         """Keep one record with where it was, why it was rejected and what it said."""
         if self._file is None:
-            self._file = AtomicFile(self.name)
+            self._file = open_target(self.name)
         letter = {"row": row, "attribute": attribute, "reason": reason, "value": value}
         text = json.dumps(letter | {"record": record}, ensure_ascii=False)
         self._file.stream.write(text.encode(errors="backslashreplace") + b"\n")
