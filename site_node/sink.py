@@ -79,9 +79,12 @@ class Pipe:
     def commit(self) -> None:
         """Hand over what is buffered."""
         self.stream.flush()
+        self.discard()
 
     def discard(self) -> None:
-        """Nothing can be taken back from a pipe."""
+        """Nothing can be taken back from a pipe; standard output is not ours to close."""
+        if self.name != "-":
+            self.stream.close()
 
 
 def open_target(name: str) -> AtomicFile | Pipe:

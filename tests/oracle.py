@@ -251,6 +251,8 @@ class Oracle:
     def decide(self, t: Tuple, published: Class | None) -> None:
         t.in_line = False
         del self.undecided[t.position]
+        later = len(self.stream) - 1 - t.position
+        self.statistics["delay_max"] = max(self.statistics["delay_max"], later)
         self.decisions.append(Decision(t.position, published))
 
     # Geometry.

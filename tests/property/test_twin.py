@@ -225,7 +225,7 @@ def parameters(draw: st.DrawFn) -> Parameters:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(stream=streams(), parameters=parameters())
 def test_kernels_and_twin_decide_alike(stream: Stream, parameters: Parameters) -> None:
     compare(stream, parameters)
@@ -244,7 +244,7 @@ LONG = {
         Parameters(k=12, l=3, delay_tuples=2_600, beta=3, mu=10, reuse_max=200, split="cut"),
     ),
     "cut-ties": (
-        Stream(seed=3, tuples=4_500, numeric=1, categorical=1, levels=2, leaves=2,
+        Stream(seed=3, tuples=4_500, numeric=2, categorical=1, levels=2, leaves=2,
                persons=5_000, values=6, batch=900, general=0.05),
         Parameters(k=5, l=4, delay_tuples=2_400, beta=1, mu=50, reuse_max=70, split="cut"),
     ),
@@ -269,6 +269,17 @@ LONG = {
         Stream(seed=7, tuples=6_000, numeric=2, categorical=2, levels=200, leaves=10,
                persons=3_000, values=4, batch=70),
         Parameters(k=4, l=2, delay_tuples=1_000, beta=20, mu=40, reuse_max=150, split="cut"),
+    ),
+    "cut-one-by-one": (
+        # Many small clusters stand in line, and every arrival is looked at.
+        Stream(seed=11, tuples=3_000, numeric=2, categorical=1, levels=100_000, leaves=10,
+               persons=3_000, values=4, batch=1, quiet=0.0),
+        Parameters(k=3, l=2, delay_tuples=1_280, beta=60, mu=40, reuse_max=20, split="cut"),
+    ),
+    "cut-one-by-one-large": (
+        Stream(seed=12, tuples=5_000, numeric=2, categorical=1, levels=900, leaves=10,
+               persons=0, values=4, batch=1, quiet=0.0),
+        Parameters(k=12, delay_tuples=1_900, beta=3, mu=40, reuse_max=0, split="cut"),
     ),
     "castle-l1": (
         Stream(seed=8, tuples=4_000, numeric=2, categorical=2, levels=40, leaves=15,

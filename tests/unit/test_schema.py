@@ -30,7 +30,7 @@ def test_the_views_by_role_keep_the_order_of_the_schema() -> None:
 
 
 def test_identifiers_are_not_published_and_the_class_is() -> None:
-    assert SCHEMA.published == ("age", "note", "sex", "illness", "zip", "class_id")
+    assert SCHEMA.published == ("age", "sex", "zip", "illness", "note", "class_id")
 
 
 def test_a_schema_need_not_have_a_sensitive_attribute() -> None:
