@@ -131,7 +131,12 @@ class Machine:
         return {name: int(register[place]) for name, place in _STATISTICS.items()}
 
     def snapshot(self) -> bytes:
-        """The whole state as bytes; `restore` continues from them exactly here."""
+        """The whole state as bytes; `restore` continues from them exactly here.
+
+        A halted machine has none: what it holds cannot be trusted.
+        """
+        if self._halted:
+            raise PrivacyBreachError(self._halted)
         extra = self._order.arrays() if self._order else {}
         return pack(self._schema, self._parameters, self._state, extra)
 

@@ -29,11 +29,11 @@ class Gate:
         fresh = state.out.fresh[:classes] == 1
 
         persons = self._persons[:classes]
-        recount(rules, item, decision, BY_PERSON, member, persons)
+        recount(rules, item, decision, BY_PERSON, rules.k, member, persons)
         self._require(state, fresh & (persons < rules.k), persons, f"k={rules.k} persons")
         if rules.l > 1:
             values = self._values[:classes]
-            recount(rules, item, decision, BY_VALUE, member, values)
+            recount(rules, item, decision, BY_VALUE, rules.l, member, values)
             self._require(state, fresh & (values < rules.l), values, f"l={rules.l} values")
 
         stray = int(first_outside(rules, state.trees, state.window, decision, state.out))

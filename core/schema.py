@@ -38,7 +38,7 @@ class Policy(StrEnum):
 
     REJECT = "reject"  # the record goes to the dead-letter file with the reason
     CLAMP = "clamp"  # the value becomes the nearest one of the domain
-    SUPPRESS = "suppress"  # the value becomes the most general one
+    SUPPRESS = "suppress"  # the record is published at once with the most general values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from core.kernels.layout import (
     empty,
     power_of_two,
 )
-from core.kernels.release import SLACK
+from core.kernels.release import LONG_CLASSES, LONG_SLACK, SLACK
 from core.kernels.reuse import BINS
 from core.schema import Schema
 
@@ -82,7 +82,8 @@ def new_state(schema: Schema, parameters: Parameters, seed: int) -> State:
 
 def _rules(schema: Schema, parameters: Parameters) -> Rules:
     cut = parameters.split == "cut"
-    slack = parameters.delay_tuples // SLACK if cut else 0
+    long = parameters.delay_tuples >= LONG_CLASSES * parameters.k
+    slack = parameters.delay_tuples // (LONG_SLACK if long else SLACK) if cut else 0
     return Rules(
         k=parameters.k,
         l=parameters.l,

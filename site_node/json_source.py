@@ -43,7 +43,7 @@ def _parse(data: bytes, first: int, options: SourceOptions) -> RawBatch:
     lines = (line for line in data.split(b"\n") if line.strip())
     for row, line in enumerate(lines, first):
         try:
-            record = _JSON.decode(line.decode("utf-8-sig").strip())
+            record = _JSON.decode(line.decode("utf-8-sig"))
             if not isinstance(record, dict):
                 raise ValueError("something else than an object")
             texts = [_text(record.get(name)) for name in values]

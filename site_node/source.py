@@ -48,8 +48,9 @@ def read_batches(name: str, options: SourceOptions, form: str | None = None) -> 
             blocks = _blocks(stream)
             reader = read_json if form == "jsonl" else read_csv
             yield from reader(name, blocks, options)
-    except (pa.ArrowException, zlib.error, EOFError, gzip.BadGzipFile) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except (pa.ArrowException, zlib.error, EOFError, OSError) as error:
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = said.splitlines()[0]
         raise DataError(f"{name}: cannot be read: {reason}") from error
 
 

@@ -19,7 +19,15 @@ from core.config import Parameters
 from core.hierarchy import Hierarchy
 from core.kernels.cut import SAMPLE, TRIES
 from core.kernels.layout import GRID
-from core.kernels.release import BLOCK, BLOCK_PARTS, CREDIT_UNIT, CUT_SHARE, SLACK
+from core.kernels.release import (
+    BLOCK,
+    BLOCK_PARTS,
+    CREDIT_UNIT,
+    CUT_SHARE,
+    LONG_CLASSES,
+    LONG_SLACK,
+    SLACK,
+)
 from core.schema import Schema
 
 # Reusable classes leave together, a machine word of them at a time.
@@ -158,7 +166,9 @@ class Oracle:
         self.trees = [Tree(a.hierarchy) for a in schema.categorical if a.hierarchy is not None]
         self.everyone_once = schema.person is None
         self.bounded = parameters.split == "cut"
-        slack = parameters.delay_tuples // SLACK if self.bounded else 0
+        long = parameters.delay_tuples >= LONG_CLASSES * parameters.k
+        share = LONG_SLACK if long else SLACK
+        slack = parameters.delay_tuples // share if self.bounded else 0
         self.soft_delay = parameters.delay_tuples - slack
         self.clock = 0
         self.stream: list[Tuple] = []

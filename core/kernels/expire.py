@@ -111,8 +111,10 @@ def merge_clusters(state: State, cluster: int) -> None:
     rules, trees, clusters, item = state.rules, state.trees, state.clusters, state.window.item
     while not ready(rules, clusters, cluster):
         nearest, least = NOBODY, wide(int(CLOSED))
+        numeric_enlargements(rules, clusters, cluster)
         for other in range(clusters.closed.shape[0]):
-            if other != cluster and clusters.closed[other] == 0:
+            # The numeric part alone rules most clusters out.
+            if other != cluster and clusters.cost[other] < least:
                 more = merge_enlargement(rules, trees, clusters, cluster, other)
                 if more < least:
                     nearest, least = other, more
@@ -126,15 +128,27 @@ def merge_clusters(state: State, cluster: int) -> None:
         close_cluster(rules, trees, state.register, clusters, nearest)
 
 
+@kernel
+def numeric_enlargements(rules: Rules, clusters: Clusters, cluster: int) -> None:
+    """clusters.cost[c] = what merging c in adds to the numeric intervals; CLOSED where free."""
+    cost = clusters.cost
+    for c in range(cost.shape[0]):
+        cost[c] = clusters.closed[c]
+    for d in range(rules.numeric):
+        low, high = clusters.low[d], clusters.high[d]
+        own_low, own_high = low[cluster], high[cluster]
+        for c in range(cost.shape[0]):
+            under, over = own_low - low[c], high[c] - own_high
+            more = (under if under > 0 else 0) + (over if over > 0 else 0)
+            cost[c] += more if clusters.closed[c] == 0 else 0
+
+
 @leaf
 def merge_enlargement(
     rules: Rules, trees: Trees, clusters: Clusters, cluster: int, other: int
 ) -> int:
-    """Enlargement of the cluster by the other one's box."""
-    more = wide(0)
-    for d in range(rules.numeric):
-        more += max(0, clusters.low[d, cluster] - clusters.low[d, other])
-        more += max(0, clusters.high[d, other] - clusters.high[d, cluster])
+    """Enlargement of the cluster by the other one's box, given its numeric part in cost."""
+    more = wide(clusters.cost[other])
     for a in range(rules.categorical):
         joint = joint_node(trees, clusters, a, cluster, other)
         more += cost_of(trees, a, joint) - cost_of(trees, a, clusters.node[a, cluster])

@@ -13,9 +13,17 @@ BY_VALUE: Final = 1
 
 @kernel
 def recount(
-    rules: Rules, item: Records, decision: Records, by: int, member: Ints, distinct: Ints
+    rules: Rules,
+    item: Records,
+    decision: Records,
+    by: int,
+    need: int,
+    member: Ints,
+    distinct: Ints,
 ) -> None:
     """distinct[row] = how many persons (or values) were decided into that row of the class table.
+
+    Counting a row stops at `need`.
 
     A set of (key, row) pairs made for this one question: it shares nothing with the running counts
     that the clusters keep. `member` is its space, a power of two larger than the decisions.
@@ -25,7 +33,7 @@ def recount(
     distinct[:] = 0
     for i in range(decision.shape[0]):
         row = decision[i].row
-        if row < 0:
+        if row < 0 or distinct[row] >= need:
             continue
         key = key_of(rules, item, decision[i].position, ring, by)
         place = ((key ^ (row << 40)) * 0x2545F4914F6CDD1D >> 24) & mask

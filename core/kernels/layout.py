@@ -53,7 +53,7 @@ PAYING: Final = 29  # clusters that arrivals still pay for
 PAYING_FIRST: Final = 30  # place of the first of these
 CLOCK: Final = 31  # the latest time that was told, ns
 DECIDED: Final = 28  # every tuple before this position has its outcome
-# Clusters in line to be published (see line.py).
+# Clusters in line to be published (see release.py).
 PENDING: Final = 22  # tuples in them
 WAITING: Final = 23  # clusters whose turn has not come
 WAITING_FIRST: Final = 24  # place of the first of these

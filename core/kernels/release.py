@@ -37,8 +37,11 @@ from core.kernels.publish import publish
 # Persons in a block: this many, or as many as make BLOCK_PARTS parts.
 BLOCK: Final = 512
 BLOCK_PARTS: Final = 16
-# The share of the delay in which a cluster that is due is published.
+# The share of the delay in which a cluster that is due is published: less of it for short lines.
 SLACK: Final = 16
+LONG_SLACK: Final = 8
+# A window of so many classes may come due as a whole and makes a long line.
+LONG_CLASSES: Final = 2_048
 # Tuples that a cut passes over for the price of one that is published.
 CUT_SHARE: Final = 32
 # Credit is counted in fractions of a tuple.

@@ -57,6 +57,7 @@ class Stream:
     batch: int  # records that arrive at once, at most
     general: float = 0.0  # share of the records that the policy suppresses
     quiet: float = 0.1  # share of the events that are ticks
+    opening: int = 0  # a further one of the levels comes into use every so many tuples; 0: at once
 
 
 def random_tree(rng: random.Random, leaves: int) -> Hierarchy:
@@ -95,11 +96,14 @@ def random_schema(rng: random.Random, stream: Stream) -> Schema:
     return Schema(attributes=tuple(attributes), person="id" if stream.persons else None)
 
 
-def random_record(rng: random.Random, schema: Schema, stream: Stream) -> Record:
+def random_record(rng: random.Random, schema: Schema, stream: Stream, position: int) -> Record:
     low, high = DOMAIN
+    levels = stream.levels
+    if stream.opening:
+        levels = min(levels, 1 + position // stream.opening)
     raw = []
     for _ in schema.numeric:
-        value = low + (high - low) * rng.randrange(stream.levels) / max(1, stream.levels - 1)
+        value = low + (high - low) * rng.randrange(levels) / max(1, stream.levels - 1)
         # Less than a step of the grid: equal coordinates of different values.
         raw.append(min(high, value + rng.choice((0.0, 0.0, 1e-6, 2e-6))))
     leaves = [rng.randrange(a.hierarchy.leaf_count) for a in schema.categorical if a.hierarchy]
@@ -125,8 +129,9 @@ def random_events(
             yield now, None
             continue
         count = min(left, rng.choice((1, 2, rng.randint(0, stream.batch))))
+        positions = range(stream.tuples - left, stream.tuples - left + count)
         left -= count
-        yield now, [random_record(rng, schema, stream) for _ in range(count)]
+        yield now, [random_record(rng, schema, stream, position) for position in positions]
 
 
 def as_arrays(schema: Schema, records: list[Record]) -> Records:
@@ -270,16 +275,23 @@ LONG = {
                persons=3_000, values=4, batch=70),
         Parameters(k=4, l=2, delay_tuples=1_000, beta=20, mu=40, reuse_max=150, split="cut"),
     ),
-    "cut-one-by-one": (
-        # Many small clusters stand in line, and every arrival is looked at.
-        Stream(seed=11, tuples=3_000, numeric=2, categorical=1, levels=100_000, leaves=10,
-               persons=3_000, values=4, batch=1, quiet=0.0),
-        Parameters(k=3, l=2, delay_tuples=1_280, beta=60, mu=40, reuse_max=20, split="cut"),
+    "cut-overlapping-payments": (
+        # Clusters fall due one after the other while the last is still being paid for, at rates so
+        # low that a unit of credit more or less shows. Every arrival is looked at.
+        Stream(seed=11, tuples=15_000, numeric=1, categorical=0, levels=8, leaves=1, persons=0,
+               values=1, batch=1, general=0.6, quiet=0.0, opening=150),
+        Parameters(k=12, delay_tuples=12_000, beta=9, mu=40, reuse_max=0, split="cut"),
     ),
     "cut-one-by-one-large": (
         Stream(seed=12, tuples=5_000, numeric=2, categorical=1, levels=900, leaves=10,
                persons=0, values=4, batch=1, quiet=0.0),
         Parameters(k=12, delay_tuples=1_900, beta=3, mu=40, reuse_max=0, split="cut"),
+    ),
+    "cut-long-line": (
+        # The delay is so many times k that more of it is given to the line.
+        Stream(seed=13, tuples=6_500, numeric=2, categorical=1, levels=900, leaves=10,
+               persons=0, values=4, batch=3, general=0.6, quiet=0.0),
+        Parameters(k=2, l=2, delay_tuples=4_200, beta=2, mu=40, reuse_max=50, split="cut"),
     ),
     "castle-l1": (
         Stream(seed=8, tuples=4_000, numeric=2, categorical=2, levels=40, leaves=15,

@@ -20,7 +20,7 @@ from core.errors import ConfigurationError
 from core.events import SUPPRESSED, Publish, Records, RecordsArrived, StreamEnded
 from core.hierarchy import from_nested
 from core.kernels.counts import below
-from core.kernels.layout import GRID, RANDOM, REGISTERS
+from core.kernels.layout import CREDIT, GRID, RANDOM, REGISTERS
 from core.loss import class_losses, total_loss
 from core.machine import Machine
 from core.schema import Attribute, Kind, Role, Schema
@@ -189,6 +189,14 @@ def test_definition_2_2_no_tuple_waits_for_more_than_delta_others(split: str, or
     waits = [later - out.position for later in range(200) for out in site.arrive(later % 50)]
     assert len(waits) >= 200 - 32
     assert max(waits) <= 32
+
+
+def test_definition_2_2_holds_even_when_nothing_is_paid_for_a_cluster_in_line() -> None:
+    site = Site(delay_tuples=32, split="cut")
+    # The first cluster expires after 30 tuples and cannot be paid for.
+    site.machine._state.register[CREDIT] = -(10**12)
+    waits = [later - out.position for later in range(200) for out in site.arrive(later % 50)]
+    assert max(waits) == 32
 
 
 def test_section_2_2_information_loss_is_the_mean_over_the_attributes() -> None:

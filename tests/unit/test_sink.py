@@ -24,6 +24,7 @@ from core.hierarchy import flat
 from core.schema import Attribute, Kind, Role, Schema
 from site_node.render import Renderer
 from site_node.sink import Sink
+from site_node.source import format_of
 from site_node.trace import DeadLetters, Trace
 
 # Leaves, an insensitive column name and payloads that every format has to escape.
@@ -93,12 +94,9 @@ def publish(path: Path, form: str, *effects: Any, bounds: bool = False) -> list[
     return READERS[form](gzip.decompress(content) if path.suffix == ".gz" else content)
 
 
-@FORMATS
-@pytest.mark.parametrize("gz", ["", ".gz"])
-def test_every_format_gives_back_what_was_published(tmp_path: Path, form: str, gz: str) -> None:
-    if form == "parquet" and gz:
-        pytest.skip("Parquet is compressed already")
-    rows = publish(tmp_path / f"out.{form}{gz}", form, effect(12))
+@pytest.mark.parametrize("name", ["o.csv", "o.jsonl", "o.parquet", "o.csv.gz", "o.jsonl.gz"])
+def test_every_format_gives_back_what_was_published(tmp_path: Path, name: str) -> None:
+    rows = publish(tmp_path / name, format_of(name), effect(12))
     names = flat(LEAVES).names
     intervals = ["[0,5]", "[1,1]", "[0.1,1000000000000000]", "[-0.5,0.25]"]
     assert rows == [

@@ -233,8 +233,8 @@ def test_broken_jsonl_lines_keep_their_numbers_and_empty_lines_have_none(
 ) -> None:
     good = b'{"age":1,"job":"cook","note":"x"}'
     twice = b'{"age":1,"age":2}'
-    deep = b"[" * 100_000
-    lines = [good, b"", b"{bad", b"  ", b"[1]", good, b"\xff", twice, b"5", b"{}", deep]
+    deep, separator = b"[" * 100_000, "\u2028".encode()
+    lines = [good, b"", b"{bad", b"  ", b"[1]", good, b"\xff", twice, separator + good, b"{}", deep]
     if block_bytes == 1:
         lines.pop()  # a byte at a time takes long
     monkeypatch.setattr(source, "BLOCK_BYTES", block_bytes)
