@@ -1,0 +1,1 @@
+"""Generated from proto/ by `python -m scripts.dev.generate_stubs`; do not edit."""

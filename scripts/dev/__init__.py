@@ -1,0 +1,1 @@
+"""For maintainers of the code."""
