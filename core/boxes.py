@@ -96,7 +96,7 @@ def pack_sparse(numbers: Bytes) -> bytes:
     """A short code of mostly zero bytes: a bit for each that is not, then those. b"" for zeros."""
     if not numbers.any():
         return b""
-    return np.packbits(numbers != 0).tobytes() + numbers[numbers != 0].tobytes()
+    return bytes(np.packbits(numbers != 0).tobytes() + numbers[numbers != 0].tobytes())
 
 
 def unpack_sparse(data: bytes, length: int) -> Bytes:

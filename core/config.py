@@ -27,18 +27,19 @@ REUSE_MAX_MAX: Final = 1_048_576
 Diversity = Literal["distinct"]
 Split = Literal["cut", "castle"]
 Order = Literal["released", "input"]
+Protocol = Literal["strict", "paper", "none"]
 
 DIVERSITIES: Final[tuple[Diversity, ...]] = ("distinct",)
 SPLITS: Final[tuple[Split, ...]] = ("cut", "castle")
 ORDERS: Final[tuple[Order, ...]] = ("released", "input")
-PROTOCOLS: Final = ("strict", "paper", "none")
+PROTOCOLS: Final[tuple[Protocol, ...]] = ("strict", "paper", "none")
 
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "privacy": ("k", "l", "delay_tuples", "delay_seconds", "diversity"),
     "clustering": ("beta", "mu", "reuse_max", "split"),
     "output": ("order",),
     "exchange": ("protocol", "relay"),
-    "person": ("column",),
+    "person": ("column", "disjoint"),
     "input": ("delimiter", "missing"),
 }
 # Where a key belongs, for one that is found elsewhere.
@@ -90,11 +91,12 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """Everything a dcastle.toml says."""
+    """Everything a dcastle.toml says; `protocol` is how sites exchange."""
 
     schema: Schema
     parameters: Parameters
     input: InputOptions
+    protocol: Protocol = PROTOCOLS[0]
 
 
 def parse_project(
@@ -121,13 +123,19 @@ def parse_project(
     _check_tables(top, tables)
     attributes = read_attributes(top, _HOMES, read_file)
     person = _read_person(tables["person"], attributes)
+    disjoint = _read_disjoint(tables["person"])
     parameters = _read_parameters(tables)
     _check_diversity(tables["privacy"], attributes)
     options = _read_input(tables["input"])
+    protocol = tables["exchange"].choice("protocol", PROTOCOLS[0], PROTOCOLS)
     if document.faults or parameters is None:
         raise ConfigurationError(sorted(document.faults, key=partial(_reading_order, file)))
-    schema = Schema(attributes=tuple(each for each in attributes if each), person=person)
-    return Project(schema=schema, parameters=parameters, input=options)
+    schema = Schema(
+        attributes=tuple(each for each in attributes if each),
+        person=person,
+        persons_disjoint=disjoint,
+    )
+    return Project(schema=schema, parameters=parameters, input=options, protocol=protocol)
 
 
 def _reading_order(file: str, fault: Fault) -> tuple[bool, str, int]:
@@ -168,7 +176,6 @@ def _check_tables(top: Table, tables: Mapping[str, Table]) -> None:
     top.refuse_unknown([*_KEYS, "guard", "attribute"], _HOMES)
     for name, table in tables.items():
         table.refuse_unknown(_KEYS[name], _HOMES)
-    tables["exchange"].choice("protocol", None, PROTOCOLS)
     tables["exchange"].text("relay")
     if "guard" in top.values:
         top.fault("[guard] is not available in this version", key="guard", hint="remove it")
@@ -257,6 +264,15 @@ def _read_person(table: Table, attributes: Sequence[Attribute | None]) -> str | 
             hint = 'the person is never published: use role = "identifier", or leave it out'
             table.fault(message, key="column", value=person, hint=hint)
     return person
+
+
+def _read_disjoint(table: Table) -> bool:
+    """Whether no person is at two sites, so that persons need not be compared across sites."""
+    disjoint = table.values.get("disjoint", False)
+    if not isinstance(disjoint, bool):
+        table.wrong_type("disjoint", "true or false")
+        return False
+    return disjoint
 
 
 def _read_input(table: Table) -> InputOptions:

@@ -61,6 +61,7 @@ class Encoded:
     suppressed: Counter[tuple[str, Reason]]
     clamped: Counter[str]
     foreign: dict[str, list[str]]
+    site: pa.Array | None  # where each row of the batch comes from, when a column says so
 
 
 @dataclass(slots=True, eq=False)
@@ -96,11 +97,17 @@ class _Verdict:
 
 
 class Encoder:
-    """Turns batches of columns into codes for one schema."""
+    """Turns batches of columns into codes for one schema.
 
-    def __init__(self, schema: Schema, missing: tuple[str, ...] = ("",)) -> None:
+    `site` names a column that says where a record comes from; a record without it is rejected.
+    """
+
+    def __init__(
+        self, schema: Schema, missing: tuple[str, ...] = ("",), *, site: str | None = None
+    ) -> None:
         self._schema = schema
         self._missing = frozenset(missing)
+        self._site = site
         self._leaves = {
             attribute.name: {
                 name: code
@@ -132,7 +139,10 @@ class Encoder:
             verdict.complain(
                 attribute.name, Policy.REJECT, broken, Reason.NOT_UTF8, columns[attribute.name]
             )
-        return self._accept(code, raw, person, value, verdict)
+        site = None
+        if self._site is not None:
+            site = self._named(self._site, columns[self._site], verdict)
+        return self._accept(code, raw, person, value, verdict, site)
 
     @staticmethod
     def _accept(
@@ -141,6 +151,7 @@ class Encoder:
         person: NDArray[np.int64],
         value: NDArray[np.int64],
         verdict: _Verdict,
+        site: pa.Array | None,
     ) -> Encoded:
         if verdict.faults:
             keep = np.flatnonzero(~verdict.rejected)
@@ -155,6 +166,7 @@ class Encoder:
             suppressed=verdict.suppressed,
             clamped=verdict.clamped,
             foreign=verdict.foreign,
+            site=site,
         )
 
     def _numeric(
@@ -247,7 +259,11 @@ class Encoder:
         return self._hashed(name, columns[name], verdict)
 
     def _hashed(self, name: str, column: pa.Array, verdict: _Verdict) -> NDArray[np.int64]:
-        """A 64-bit code of each text; a missing one has the record rejected.
+        """A 64-bit code of each text; a missing one has the record rejected."""
+        return text_codes(self._named(name, column, verdict))
+
+    def _named(self, name: str, column: pa.Array, verdict: _Verdict) -> pa.Array:
+        """The texts that name somebody or something; a missing one has the record rejected.
 
         Blanks around a text are no part of it: `Ann` and ` Ann` are one person.
         """
@@ -258,7 +274,7 @@ class Encoder:
         for marker in self._missing:
             missing |= pc.equal(texts, marker).fill_null(False).to_numpy(zero_copy_only=False)
         verdict.complain(name, Policy.REJECT, missing & ~broken, Reason.MISSING, column)
-        return _hash(texts)
+        return texts
 
 
 def _number(text: str) -> float:
@@ -313,7 +329,8 @@ def _decoded(value: bytes) -> str | None:
         return None
 
 
-def _hash(texts: pa.Array) -> NDArray[np.int64]:
+def text_codes(texts: pa.Array) -> NDArray[np.int64]:
+    """A 64-bit code of each text; equal texts have equal codes, on any machine."""
     code = np.zeros(len(texts), np.int64)
     if len(texts) == 0:
         return code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -53,23 +55,29 @@ class Machine:
         Raises PrivacyBreachError when the gate stops a release. The machine is then halted: what
         it holds cannot be trusted, and every further step raises the same.
         """
-        if self._halted:
-            raise PrivacyBreachError(self._halted)
-        try:
+        with self._guarded():
             effects = self._advance(event)
-        except PrivacyBreachError as breach:
-            self._halted = str(breach)
-            raise
         if len(effects) > 1:
             effects = [joined(effects)]
         return self._order.step(effects) if self._order else effects
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """After a breach every further step raises the same."""
+        if self._halted:
+            raise PrivacyBreachError(self._halted)
+        try:
+            yield
+        except PrivacyBreachError as breach:
+            self._halted = str(breach)
+            raise
 
     def _advance(self, event: Event) -> list[Effect]:
         if isinstance(event, RecordsArrived):
             now = self._tell(event.now_ns)
             effects = self._call(self._nothing, now, ended=False) if self._late(now) else []
             for start in range(0, len(event.records), CHUNK_TUPLES):
-                chunk = _slice(event.records, start, start + CHUNK_TUPLES)
+                chunk = records_slice(event.records, start, start + CHUNK_TUPLES)
                 effects += self._call(chunk, now, ended=False)
             return effects
         if isinstance(event, Ticked):
@@ -104,10 +112,14 @@ class Machine:
             self._moment(now) if len(records) == 0 else _NEVER,
             ended,
         )
-        if state.out.made[0] == 0:
+        return self._decided()
+
+    def _decided(self) -> list[Effect]:
+        """What the last call decided, once the gate has counted it again."""
+        if self._state.out.made[0] == 0:
             return []
-        self._gate.check(state)
-        return [_publish(self._schema, state)]
+        self._gate.check(self._state)
+        return [_publish(self._schema, self._state)]
 
     @property
     def position(self) -> int:
@@ -152,7 +164,7 @@ class Machine:
 
 _STATISTICS: Final = {
     "delay_max": layout.DELAY_MAX,
-    "classes": layout.CLASSES,
+    "classes": layout.FORMED,
     "clusters_opened": layout.OPENED,
     "clusters_released": layout.RELEASED,
     "splits": layout.SPLITS,
@@ -164,7 +176,8 @@ _STATISTICS: Final = {
 }
 
 
-def _slice(records: Records, start: int, stop: int) -> Records:
+def records_slice(records: Records, start: int, stop: int) -> Records:
+    """Some of the records, without a copy."""
     return Records(
         code=records.code[start:stop],
         raw=records.raw[start:stop],

@@ -9,7 +9,7 @@ import numpy as np
 
 from core.errors import PrivacyBreachError
 from core.kernels.gate import BY_PERSON, BY_VALUE, first_outside, recount
-from core.kernels.layout import State, power_of_two
+from core.kernels.layout import FORMED_HERE, State, power_of_two
 
 
 class Gate:
@@ -26,7 +26,7 @@ class Gate:
         decided, classes = int(state.out.made[0]), int(state.out.made[1])
         decision, rules, item = state.out.decision[:decided], state.rules, state.window.item
         member = self._member[: power_of_two(2 * decided + 2)]
-        fresh = state.out.fresh[:classes] == 1
+        fresh = state.out.fresh[:classes] == FORMED_HERE
 
         persons = self._persons[:classes]
         recount(rules, item, decision, BY_PERSON, rules.k, member, persons)

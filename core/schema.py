@@ -58,10 +58,12 @@ class Schema:
     """The columns, in the order of the configuration.
 
     `person` names the column that tells persons apart; None means each record is its own person.
+    `persons_disjoint` promises that no person is at two sites.
     """
 
     attributes: tuple[Attribute, ...]
     person: str | None = None
+    persons_disjoint: bool = False
 
     @property
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
@@ -102,11 +104,13 @@ class Schema:
         Two sites may exchange summaries only when theirs are equal. Codes are positions, so the
         order of attributes and of leaves is part of it; spelling and layout of the file are not.
         """
-        meaning = {
+        meaning: dict[str, object] = {
             "format": "dcastle-schema-1",
             "person": self.person,
             "attributes": [_meaning(attribute) for attribute in self.attributes],
         }
+        if self.persons_disjoint:
+            meaning["persons_disjoint"] = True
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 

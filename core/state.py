@@ -11,6 +11,7 @@ from core.kernels.cut import SAMPLE
 from core.kernels.layout import (
     BUCKET,
     CLASS,
+    CLASS_STEP,
     CLOSED,
     CLUSTER,
     COUNT,
@@ -57,6 +58,7 @@ def new_state(schema: Schema, parameters: Parameters, seed: int) -> State:
     leaves = int(trees.tree["leaves"].sum())
     register = np.zeros(REGISTERS, np.int64)
     register[RANDOM] = np.uint64(seed % 2**64).astype(np.int64)
+    register[CLASS_STEP] = 1
     return State(
         rules=rules,
         trees=trees,
@@ -173,6 +175,7 @@ def _split(rules: Rules, trees: Trees, slots: int) -> Split:
         rep=empty(slots, np.int32),
         column=empty((attributes, slots), np.int32),
         distance=empty(slots, np.int32),
+        key=empty(slots, np.int64),
         bucket=empty(slots, BUCKET),
         leaf_cost=empty(int(leaves.max()), np.int32),
         low=empty((parts, attributes), np.int32),

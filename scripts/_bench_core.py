@@ -17,7 +17,9 @@ from core.encode import Encoder
 from core.events import Records, RecordsArrived, StreamEnded
 from core.loss import total_loss
 from core.machine import Machine
-from core.schema import Role, Schema
+from core.schema import Schema
+from scripts._project import first_attributes
+from scripts.datasets.tables import repeated_order
 
 BATCH_TUPLES: Final = 1_024
 
@@ -65,18 +67,14 @@ class CoreBench:
     def __init__(self, project: Project, table: pa.Table, rows: int, seed: int) -> None:
         self._project = project
         self._table = table
-        # The set is repeated in a new order each time until there are enough rows.
-        random = np.random.default_rng(seed)
-        rounds = -(-rows // table.num_rows)
-        order = [random.permutation(table.num_rows) for _ in range(rounds)]
-        self._order = np.concatenate(order)[:rows]
+        self._order = repeated_order(table.num_rows, rows, seed)
 
     def run(self, setting: Setting, *, repeat: int, split: Split) -> dict[str, Any]:
         """Run the setting `repeat` times; every batch counts with its fastest time.
 
         The work of a batch is the same each time, so what is slower is the machine's other work.
         """
-        schema = _first(self._project.schema, setting.attributes)
+        schema = first_attributes(self._project.schema, setting.attributes)
         parameters = replace(
             self._project.parameters,
             k=setting.k,
@@ -115,15 +113,6 @@ class CoreBench:
             value=once.value[order],
             general=once.general[order],
         )
-
-
-def _first(schema: Schema, attributes: int) -> Schema:
-    """The schema with its first quasi-identifiers only."""
-    dropped = {a.name for a in schema.quasi_identifiers[attributes:]}
-    kept = tuple(
-        replace(a, role=Role.IDENTIFIER) if a.name in dropped else a for a in schema.attributes
-    )
-    return Schema(attributes=kept, person=schema.person)
 
 
 def _time(

@@ -8,22 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
 from core.config import Project
 from scripts.anonymize import FileOptions, anonymise_files
 from scripts.datasets.registry import resolve
+from scripts.datasets.tables import repeated_order
 
 
 def run(project: Project, table: pa.Table, rows: int, *, repeat: int, seed: int) -> dict[str, Any]:
     """Anonymise a CSV of `rows` rows; ours and the floor take turns, the fastest of each counts."""
     with tempfile.TemporaryDirectory(prefix="dcastle-bench-") as folder:
         source, output, copy = (str(Path(folder) / name) for name in ("in.csv", "out.csv", "copy"))
-        random = np.random.default_rng(seed)
-        order = [random.permutation(table.num_rows) for _ in range(-(-rows // table.num_rows))]
-        pyarrow.csv.write_csv(table.take(pa.array(np.concatenate(order)[:rows])), source)
+        order = pa.array(repeated_order(table.num_rows, rows, seed))
+        pyarrow.csv.write_csv(table.take(order), source)
         data, options = resolve(source), FileOptions(output=output)
         anonymise_files(project, data, 1, options)
         published = pyarrow.csv.read_csv(output)

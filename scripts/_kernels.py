@@ -99,6 +99,7 @@ def _compile() -> None:
     from core.hierarchy import flat
     from core.machine import Machine
     from core.schema import Attribute, Kind, Role, Schema
+    from core.tokens import KEY_BYTES, TokenKey, decode_set, encode_set
 
     role = Role.QUASI_IDENTIFIER
     schema = Schema(
@@ -114,3 +115,5 @@ def _compile() -> None:
     machine = Machine(schema, Parameters(k=2, l=2, delay_tuples=2), seed=0)
     machine.step(RecordsArrived(records, int(np.int64(0))))
     machine.step(StreamEnded())
+    tokens = TokenKey(bytes(KEY_BYTES)).persons(0, np.zeros(1, np.int64), 8)
+    decode_set(encode_set(tokens, 8), 8, 1)

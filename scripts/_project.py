@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from core.config import Project, parse_project
 from core.errors import ConfigurationError, Fault
+from core.schema import Role, Schema
 from scripts.datasets.registry import DataSet
 
 
@@ -34,3 +36,13 @@ def load_project(config: str | None, data: DataSet, overrides: Mapping[str, obje
         read_file=lambda name: (path.parent / name).read_text(encoding="utf-8"),
         overrides=overrides,
     )
+
+
+def first_attributes(schema: Schema, count: int) -> Schema:
+    """The schema with its first quasi-identifiers only; the others are dropped."""
+    dropped = {attribute.name for attribute in schema.quasi_identifiers[count:]}
+    attributes = tuple(
+        replace(each, role=Role.IDENTIFIER) if each.name in dropped else each
+        for each in schema.attributes
+    )
+    return replace(schema, attributes=attributes)

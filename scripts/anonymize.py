@@ -16,7 +16,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from core.errors import ConfigurationError, DataError, Fault
+from core.errors import ConfigurationError, Fault
+from scripts._files import clashes, letters_beside, misfits
 from scripts._kernels import prepare
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from site_node.summary import Summary
 
 _FORMATS = click.Choice(["csv", "jsonl", "parquet"])
+_SITE = "site-1"
 
 
 @click.command("anonymize")
@@ -102,21 +104,9 @@ def command(data: str, output: str, config: str | None, report: str, **flags: An
 
 def _refuse_clashes(data: str, config: str | None, options: FileOptions) -> None:
     """No file of a run may be another one of it; what is private does not go to a pipe."""
-    names = {"INPUT": data, "-c": config, "-o": options.output}
+    named = {"INPUT": data, "-c": config, "-o": options.output}
     private = {"--trace": options.trace, "--dead-letter": options.letters}
-    faults = [
-        Fault(message=f"{flag} needs a file: it is not for publication")
-        for flag, name in private.items()
-        if name == "-"
-    ]
-    seen: dict[Path, str] = {}
-    for flag, name in (names | private).items():
-        if name in (None, "-"):
-            continue
-        path = Path(name).resolve()
-        if path in seen and not path.is_char_device():
-            faults.append(Fault(message=f"{flag} and {seen[path]} are the same file: {name}"))
-        seen[path] = flag
+    faults = list(clashes(named, private))
     if faults:
         raise ConfigurationError(faults)
 
@@ -126,12 +116,8 @@ def _refuse_misfits(project: Project, source: DataSet, options: FileOptions) -> 
     from site_node.render import Renderer
     from site_node.source import format_of
 
-    faults = []
-    if options.rows is not None and source.entry is None:
-        faults.append(Fault(message=f"--rows goes with a named data set, not with {source.name}"))
     form = options.output_format or format_of(options.output)
-    if form == "parquet" and options.output.lower().endswith(".gz"):
-        faults.append(Fault(message=f"{options.output}: Parquet is compressed already: no .gz"))
+    faults = list(misfits(source, options.rows, options.output, form))
     names = Renderer(project.schema, bounds=options.bounds).names
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         faults.append(Fault(message=f"--bounds would give two columns the name '{name}'"))
@@ -154,12 +140,14 @@ class FileOptions:
     @property
     def letters(self) -> str:
         """Where rejected rows go: beside the output, unless said otherwise."""
-        beside = "rejected.jsonl" if self.output == "-" else f"{self.output}.rejected.jsonl"
-        return self.dead_letter or beside
+        return self.dead_letter or letters_beside(self.output)
 
 
 def anonymise_files(project: Project, source: DataSet, seed: int, options: FileOptions) -> Summary:
     """Anonymise a file, a pipe or a named data set into a file; returns what was done."""
+    from scripts import _intake_lines
+    from scripts._reading import read_source
+    from site_node.intake import source_options
     from site_node.pipeline import Pipeline
     from site_node.render import Renderer
     from site_node.sink import Sink
@@ -168,7 +156,7 @@ def anonymise_files(project: Project, source: DataSet, seed: int, options: FileO
 
     renderer = Renderer(project.schema, bounds=options.bounds)
     letters = DeadLetters(options.letters)
-    trace = Trace(options.trace, "site-1") if options.trace else None
+    trace = Trace(options.trace) if options.trace else None
     with ExitStack() as undo:
         undo.callback(letters.discard)
         if trace is not None:
@@ -181,47 +169,20 @@ def anonymise_files(project: Project, source: DataSet, seed: int, options: FileO
                 sink=sink,
                 dead_letters=letters,
                 renderer=renderer,
+                site=_SITE,
                 trace=trace,
             )
-            batches = _batches(project, source, options)
+            needs = source_options(project)
+            batches = read_source(source, needs, rows=options.rows, form=options.input_format)
             _pump(pipeline, batches, project.parameters.delay_seconds, sink.flush)
             if pipeline.summary.rows and not pipeline.summary.accepted:
                 letters.commit()
-                raise DataError(_nothing_usable(pipeline.summary, letters.name))
+                raise _intake_lines.nothing_usable(pipeline.summary, letters.name)
         undo.pop_all()
     letters.commit()
     if trace is not None:
         trace.commit()
     return pipeline.summary
-
-
-def _nothing_usable(summary: Summary, letters: str) -> str:
-    (attribute, reason), rows = summary.rejected.most_common(1)[0]
-    where = f"column '{attribute}': {reason}" if attribute else reason
-    return (
-        f"none of the {summary.rows:,} rows could be used; "
-        f"most often ({rows:,}): {where}; every row is in {letters} with its reason"
-    )
-
-
-def _batches(project: Project, source: DataSet, options: FileOptions) -> Iterator[RawBatch]:
-    import numpy as np
-
-    from site_node.batch import RawBatch, require_columns
-    from site_node.pipeline import source_options
-    from site_node.source import read_batches
-
-    needs = source_options(project)
-    if source.entry is None:
-        yield from read_batches(str(source.path or "-"), needs, options.input_format)
-        return
-    first = 0
-    for batch in source.batches(options.rows):
-        require_columns(source.name, batch.schema.names, needs.columns)
-        columns = {name: batch.column(name) for name in needs.columns}
-        rows, names = np.arange(first, first + batch.num_rows), tuple(batch.schema.names)
-        yield RawBatch(rows, columns, names=names)
-        first += batch.num_rows
 
 
 def _pump(
@@ -262,6 +223,8 @@ def _report(result: dict[str, Any], report: str, *, to_stderr: bool) -> None:
 
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:
+    from scripts import _intake_lines
+
     rows = result["rows"]
     rate = rows / result["seconds"] if result["seconds"] else 0.0
     yield f"{rows:,} rows in {result['seconds']:.2f} s ({rate:,.0f} rows/s), seed {result['seed']}"
@@ -272,20 +235,7 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         f"information loss {shown}"
     )
     yield f"suppressed {result['suppressed']:,}, rejected {result['rejected']:,}"
-    if result["dropped_columns"]:
-        dropped = ", ".join(map(repr, result["dropped_columns"]))
-        yield f"dropped columns (identifiers, or not in the schema): {dropped}"
-    for item in result["suppressed_by_policy"]:
-        yield f"  suppressed {item['rows']:,}: column '{item['attribute']}': {item['reason']}"
-    for name, count in result["clamped"].items():
-        yield f"  clamped {count:,}: column '{name}'"
-    for item in result["rejected_by"]:
-        where = f"column '{item['attribute']}': " if item["attribute"] else ""
-        yield f"  rejected {item['rows']:,}: {where}{item['reason']}"
-    for name, values in result["not_in_hierarchy"].items():
-        yield f"  not in the hierarchy of '{name}': {', '.join(map(repr, values))}"
-    if result["dead_letter"]:
-        yield f"  rejected rows are in {result['dead_letter']}"
+    yield from _intake_lines.lines(result)
     if rows and not result["published"]:
         yield (
             "every record was suppressed: the stream never held enough persons or values at once; "

@@ -22,6 +22,7 @@ VERBS: Final = {
     "init": "Draft a commented dcastle.toml from a data file.",
     "anonymize": "Anonymise one site's stream: k-anonymous, l-diverse, within the delay.",
     "verify": "Audit a published stream; exit 1 on a breach.",
+    "simulate": "Simulate distributed sites on this machine; compare and measure.",
     "bench": "Measure the core and the way from CSV to CSV.",
     "data": "List the named data sets and where they are.",
 }

@@ -1,4 +1,4 @@
-"""What ./scripts/demo shows: the stores stream before and after, its loss, and the audit."""
+"""What ./scripts/demo shows: stores that publish together, before and after, and the audit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
+from scripts._project import load_project
 from scripts.datasets.registry import resolve
+from scripts.simulation.table import BRIEF, meaning, notes, table
 
 _SEED = "1"
 _SAMPLE = 5
@@ -26,27 +28,40 @@ _WIDTH = 110
 @click.option("--rows", default=100_000, show_default=True, type=click.IntRange(1_000))
 @click.option("--out", default="out", show_default=True, help="Folder for the files.")
 def main(rows: int, out: str) -> None:
-    """Anonymise visits to a supermarket chain and audit the result."""
+    """Simulate a supermarket chain whose stores publish together, and audit the result."""
     console = Console(highlight=False, width=_WIDTH, soft_wrap=True)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    raw, toml = folder / "visits.csv", folder / "stores.toml"
+    raw, toml, report = folder / "visits.csv", folder / "stores.toml", folder / "report.html"
     published, trace = folder / "published.csv", folder / "trace.csv"
 
-    visits = pa.Table.from_batches(resolve("stores").batches(rows))
-    stores = len(pc.unique(visits["store"]))
-    customers = len(pc.unique(visits["customer"]))
-    console.print(f"{stores} stores, {rows:,} visits, {customers:,} customers; one stream\n")
+    console.print(_heading(rows))
     _dcastle("data", "write", "stores", "-o", raw, "--rows", rows, "--schema", toml)
     common = ["-c", toml, "--format", "json"]
-    run = _dcastle("anonymize", raw, "-o", published, "--trace", trace, "--seed", _SEED, *common)
+    files = ["--output", published, "--trace", trace, "--report", report]
+    how = ["--site-column", "store", "--compare", "--seed", _SEED]
+    runs = _dcastle("simulate", raw, *how, *files, *common)["runs"]
     audit = _dcastle("verify", published, "--original", raw, "--trace", trace, *common)
 
+    console.print("\n".join(["", *table(runs, BRIEF), *notes(runs), ""]))
     before, after = _sample(raw, published, trace)
     console.print(_table("before (never published)", before))
-    console.print(_table("after, the same visits", after))
-    _figures(console, run, audit)
-    console.print(f"Files: {published} (to publish); {raw}, {trace} (private)")
+    console.print(_table("after, the same visits (strict)", after))
+    console.print(f"\n{_verdict(audit)}\n")
+    for sentence in meaning(runs, audit["k_required"], audit["l_required"]):
+        console.print(sentence, soft_wrap=False)
+    console.print(f"Report: {report}. To publish: {published}. Private: {raw}, {trace}")
+
+
+def _heading(rows: int) -> str:
+    stream = resolve("stores")
+    visits = pa.Table.from_batches(stream.batches(rows))
+    stores, customers = (len(pc.unique(visits[name])) for name in ("store", "customer"))
+    promise = load_project(None, stream, {}).parameters
+    return (
+        f"{stores} stores, {rows:,} visits, {customers:,} customers; k={promise.k}, "
+        f"l={promise.l}, delay {promise.delay_tuples} visits per store"
+    )
 
 
 def _dcastle(*arguments: object) -> dict[str, Any]:
@@ -63,7 +78,7 @@ def _sample(raw: Path, published: Path, trace: Path) -> tuple[list[list[str]], l
     """A few visits as they came and as they were published, each with its header.
 
     The trace names the input row of every published line, in order: the stores stream has no
-    rejected rows, whose lines would stand between.
+    rejected rows, whose lines would stand before them.
     """
     lines, shown = _read(trace)[1:], _read(published)
     visits = _read(raw)
@@ -87,17 +102,12 @@ def _table(title: str, rows: list[list[str]]) -> Table:
     return table
 
 
-def _figures(console: Console, run: dict[str, Any], audit: dict[str, Any]) -> None:
-    console.print(
-        f"\n{run['published']:,} visits published in {run['classes']:,} classes of "
-        f"{audit['average_class_size']:.0f} on average, {run['suppressed']:,} suppressed; "
-        f"information loss {run['information_loss']:.3f} (0: as it came, 1: nothing left)"
-    )
+def _verdict(audit: dict[str, Any]) -> str:
     verdict = "passed" if audit["passed"] else "BREACH"
-    console.print(
-        f"Audit: {verdict}. Every class holds at least {audit['k']} customers "
+    return (
+        f"Audit of the merged output: {verdict}. Every class holds at least {audit['k']} customers "
         f"({audit['k_required']} required) and {audit['l']} product groups "
-        f"({audit['l_required']} required)."
+        f"({audit['l_required']} required); {audit['average_class_size']:.0f} visits on average."
     )
 
 

@@ -159,7 +159,7 @@ class _Parser:
         rows = np.delete(np.arange(self.row, self.row + total), [at for at, _, _ in invalid])
         columns = {name: table.column(name).combine_chunks() for name in self._options.columns}
         self.row += total
-        yield RawBatch(rows, columns, broken, names=tuple(self._names))
+        yield RawBatch(rows, columns, broken, names=tuple(self._names), csv_bytes=len(data))
 
     def give_up(self, data: bytes) -> RawBatch:
         """Make one broken row of the end of the input, where a quote is open."""
@@ -168,7 +168,8 @@ class _Parser:
         broken = BrokenRow(self.row, kind, reason, data.decode(errors="backslashreplace"))
         columns = {name: pa.array([], pa.string()) for name in self._options.columns}
         self.row += 1
-        return RawBatch(np.zeros(0, np.int64), columns, [broken], names=tuple(self._names))
+        names = tuple(self._names)
+        return RawBatch(np.zeros(0, np.int64), columns, [broken], names, csv_bytes=len(data))
 
     def _convert(
         self, data: bytes, note: Callable[[pyarrow.csv.InvalidRow], str], *, careful: bool

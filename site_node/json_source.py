@@ -37,6 +37,7 @@ def read_json(name: str, blocks: Iterator[bytes], options: SourceOptions) -> Ite
 
 def _parse(data: bytes, first: int, options: SourceOptions) -> RawBatch:
     rows: list[int] = []
+    length = 0
     broken: list[BrokenRow] = []
     names: dict[str, None] = {}
     values: dict[str, list[bytes | None]] = {name: [] for name in options.columns}
@@ -56,8 +57,10 @@ def _parse(data: bytes, first: int, options: SourceOptions) -> RawBatch:
             names.update(dict.fromkeys(record))
         for column, value in zip(values.values(), texts, strict=True):
             column.append(value)
+        if options.measure:
+            length += sum(map(_csv_bytes, record.values()))
     columns = {name: pa.array(column, pa.binary()) for name, column in values.items()}
-    return RawBatch(np.array(rows, np.int64), columns, broken, names=tuple(names))
+    return RawBatch(np.array(rows, np.int64), columns, broken, tuple(names), csv_bytes=length)
 
 
 def _text(value: Any) -> bytes | None:
@@ -67,6 +70,16 @@ def _text(value: Any) -> bytes | None:
     text = value if isinstance(value, str) else json.dumps(value)
     # A lone surrogate is legal in JSON and no text: the encoder will say so.
     return text.encode(errors="surrogatepass")
+
+
+def _csv_bytes(value: Any) -> int:
+    """How long the value is as a field of a CSV, with the comma or the line end behind it.
+
+    Numbers are text to our decoder: all texts are taken to be quoted only where it must be.
+    """
+    text = _text(value) or b""
+    special = any(mark in text for mark in (b'"', b",", b"\n", b"\r"))
+    return len(text) + 1 + (2 + text.count(b'"') if special else 0)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

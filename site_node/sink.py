@@ -153,13 +153,13 @@ class _CsvWriter:
     def __init__(self, stream: IO[bytes], renderer: Renderer) -> None:
         self._stream = stream
         header = pa.array(renderer.names, pa.string())
-        stream.write((",".join(_quoted(header).to_pylist()) + "\n").encode())
+        stream.write((",".join(quoted(header).to_pylist()) + "\n").encode())
 
     def write(self, shown: Rendered, row: pa.Array, kept: dict[str, pa.Array]) -> None:
-        front = pc.binary_join_element_wise(*(_quoted(c) for c in shown.columns.values()), COMMA)
+        front = pc.binary_join_element_wise(*(quoted(c) for c in shown.columns.values()), COMMA)
         class_id = pc.cast(shown.class_id, pa.string()).fill_null(NOTHING)
         back = pc.binary_join_element_wise(COMMA, class_id, _LINE_END, NOTHING)
-        middle = [_quoted(_as_text(column)) for column in kept.values()]
+        middle = [quoted(_as_text(column)) for column in kept.values()]
         fields: list[Any] = [front.take(row)]
         for column in middle:
             fields += [COMMA, column]
@@ -234,7 +234,7 @@ def _as_text(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def quoted(texts: pa.Array) -> pa.Array:
     """CSV fields: quoted where they hold a delimiter, a quote or a line end; null is empty."""
     texts = texts.fill_null(NOTHING)
     special = pc.match_substring_regex(texts, '[",\r\n]')

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from core.errors import DataError
-from site_node.batch import RawBatch, SourceOptions, require_columns
+from site_node.batch import RawBatch, SourceOptions, csv_bytes, require_columns
 from site_node.csv_source import read_csv
 from site_node.json_source import read_json
 
@@ -91,9 +91,12 @@ def _read_parquet(name: str, options: SourceOptions) -> Iterator[RawBatch]:
         if pa.types.is_nested(kind):
             raise DataError(f"{name}: column '{column}' is {kind}; only plain values can be used")
     first, names = 0, tuple(file.schema_arrow.names)
-    for batch in file.iter_batches(_PARQUET_ROWS, columns=list(options.columns)):
+    wanted = None if options.measure else list(options.columns)
+    for batch in file.iter_batches(_PARQUET_ROWS, columns=wanted):
         columns = {column: _widened(batch.column(column)) for column in options.columns}
-        yield RawBatch(np.arange(first, first + batch.num_rows), columns, names=names)
+        rows = np.arange(first, first + batch.num_rows)
+        length = csv_bytes(batch) if options.measure else 0
+        yield RawBatch(rows, columns, names=names, csv_bytes=length)
         first += batch.num_rows
 
 

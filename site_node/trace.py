@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from site_node.render import COMMA, NOTHING
-from site_node.sink import AtomicFile, Pipe, content, open_target
+from site_node.sink import AtomicFile, Pipe, content, open_target, quoted
 
 REJECTED: Final = "rejected"
 # The outcome ends the line.
@@ -21,22 +22,30 @@ _HEADER: Final = b"row,site,position,class_id,outcome\n"
 
 
 class Trace:
-    """`row,site,position,class_id,outcome` for every input row, as outcomes are decided."""
+    """`row,site,position,class_id,outcome` for every input row, as outcomes are decided.
 
-    def __init__(self, name: str, site: str) -> None:
+    The position is that in the site's own stream.
+    """
+
+    def __init__(self, name: str) -> None:
         self._file = open_target(name)
-        self._site = site
-        self._site_text = pa.scalar(site)
         self._file.stream.write(_HEADER)
 
     def decided(
-        self, row: NDArray[np.int64], position: NDArray[np.int64], class_id: pa.Array
+        self,
+        row: NDArray[np.int64],
+        site: str | pa.Array,
+        position: NDArray[np.int64],
+        class_id: pa.Array,
     ) -> None:
-        """Note published and suppressed records; a suppressed one has no class."""
+        """Note published and suppressed records; a suppressed one has no class.
+
+        `site` is where they all are, or where each is.
+        """
         outcome = pc.if_else(class_id.is_null(), _SUPPRESSED, _PUBLISHED)
         lines = pc.binary_join_element_wise(
             pc.cast(pa.array(row), pa.string()),
-            self._site_text,
+            quoted(pa.array([site]))[0] if isinstance(site, str) else quoted(site),
             pc.cast(pa.array(position), pa.string()),
             pc.cast(class_id, pa.string()).fill_null(NOTHING),
             outcome,
@@ -44,10 +53,11 @@ class Trace:
         )
         self._file.stream.write(content(lines))
 
-    def rejected(self, rows: list[int]) -> None:
-        """Note rejected rows."""
-        lines = "".join(f"{row},{self._site},,,{REJECTED}\n" for row in rows)
-        self._file.stream.write(lines.encode())
+    def rejected(self, rows: Sequence[int], site: Sequence[str | None]) -> None:
+        """Note rejected rows and where each was; None when nobody can tell."""
+        names = quoted(pa.array(site, pa.string())).to_pylist()
+        lines = (f"{row},{name},,,{REJECTED}\n" for row, name in zip(rows, names, strict=True))
+        self._file.stream.write("".join(lines).encode())
 
     def commit(self) -> None:
         """Give the file its name."""

@@ -14,6 +14,7 @@ from core.kernels.layout import (
     PERSONS,
     REUSE_COUNT,
     REUSED,
+    REUSED_CLASS,
     SUPPRESSED,
     TOO_FEW,
     VALUES,
@@ -46,9 +47,7 @@ def delay_constraint(state: State, slot: int) -> None:
     if not ready(rules, clusters, cluster):
         row = row_without_cluster(state, slot, cluster)
         if row != MERGE:
-            state.split.order[0] = slot
-            depart(state, cluster, state.split.order, 1, NOBODY)
-            emit(register, state.window, state.out, slot, row)
+            publish_alone(state, slot, row)
             return
         # Lines 20-21.
         register[MERGED] += 1
@@ -66,11 +65,9 @@ def row_without_cluster(state: State, slot: int, cluster: int) -> int:
     """The row to publish the tuple with when its cluster is not ready; MERGE for a merge."""
     rules, register, clusters = state.rules, state.register, state.clusters
     # Lines 5-9: a reusable class contains it.
-    if register[REUSE_COUNT] > 0:
-        reusable = find_reusable(rules, state.trees, register, state.reusable, state.window, slot)
-        if reusable != NOBODY:
-            register[REUSED] += 1
-            return row_of(rules, state.reusable, state.out, reusable)
+    row = reusable_row(state, slot)
+    if row != NOBODY:
+        return row
     # Lines 10-16: an outlier, its cluster is smaller than more than half of the open ones.
     larger = 0
     for c in range(clusters.persons.shape[0]):
@@ -86,6 +83,27 @@ def row_without_cluster(state: State, slot: int, cluster: int) -> int:
     return MERGE
 
 
+@kernel
+def reusable_row(state: State, slot: int) -> int:
+    """The row of a reusable class that contains the tuple, or NOBODY."""
+    register, rules = state.register, state.rules
+    if register[REUSE_COUNT] == 0:
+        return NOBODY
+    choice = find_reusable(rules, state.trees, register, state.reusable, state.window, slot)
+    if choice == NOBODY:
+        return NOBODY
+    register[REUSED] += 1
+    return row_of(rules, state.reusable, state.out, choice)
+
+
+@kernel
+def publish_alone(state: State, slot: int, row: int) -> None:
+    """The tuple leaves its cluster and is published with this row, or suppressed."""
+    state.split.order[0] = slot
+    depart(state, state.window.item[slot].owner, state.split.order, 1, NOBODY)
+    emit(state.register, state.window, state.out, slot, row)
+
+
 @leaf
 def row_of(rules: Rules, reusable: Reusable, out: Outcomes, choice: int) -> int:
     """The row of a reusable class in this call's class table; made when it is first needed."""
@@ -94,7 +112,7 @@ def row_of(rules: Rules, reusable: Reusable, out: Outcomes, choice: int) -> int:
         row = out.made[1]
         out.made[1] = row + 1
         out.class_id[row] = meta[choice].class_id
-        out.fresh[row] = 0
+        out.fresh[row] = REUSED_CLASS
         for d in range(rules.numeric):
             out.low[row, d] = reusable.low[choice, d]
             out.high[row, d] = reusable.high[choice, d]

@@ -21,9 +21,16 @@ CLOSED: Final = np.int32(2**31 - 1)
 # Owners that are no cluster: the outcome is decided; the cluster stands in line to be published.
 NOBODY: Final = -1
 IN_LINE: Final = -2
+# Held for a class of several sites: in no cluster, and not decided (see joint.py).
+HELD: Final = -3
 
 # Class index of a tuple that is published with the most general values.
 SUPPRESSED: Final = -1
+
+# Where a class of the table comes from: formed by this call, or proved before or elsewhere.
+REUSED_CLASS: Final = 0
+FORMED_HERE: Final = 1
+JOINT_CLASS: Final = 2
 
 # Registers: the scalars of the state, in one int64 array.
 POSITION: Final = 0  # position of the next tuple to arrive
@@ -61,7 +68,13 @@ DEPTH: Final = 25  # ranges of the cluster whose turn it is
 RATE: Final = 26  # what an arrival pays, in 1/CREDIT_UNIT tuples
 CREDIT: Final = 27  # what is paid and not yet used
 DELAY_MAX: Final = 32  # most records accepted after one before its outcome was decided
-REGISTERS: Final = 40
+CLASS_STEP: Final = 33  # what the next class's id is more than the last one's
+FORMED: Final = 34  # classes formed here
+# Classes of several sites (see joint.py).
+LEAD: Final = 35  # arrivals before its deadline at which a tuple comes due; 0: this site is alone
+DUE: Final = 36  # slot of the tuple that stopped the call, or NOBODY
+OVERDUE: Final = 37  # 1: it cannot wait any longer
+REGISTERS: Final = 48
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -107,13 +120,16 @@ CLUSTER: Final = np.dtype(
         ("head", np.int32),  # its tuples, oldest first
         ("tail", np.int32),
         ("free", np.int32),  # stack of free slots
+        ("serial", np.int32),  # how many clusters were opened before it
     ]
 )
 COUNT: Final = np.dtype([("key", np.int64), ("owner", np.int32), ("count", np.int32)])
 SEEN: Final = np.dtype([("key", np.int64), ("stamp", np.int64), ("note", np.int64)])
 BUCKET: Final = np.dtype([("of", np.int32), ("start", np.int32), ("size", np.int32)])
 CUT: Final = np.dtype([("gain", np.int64), ("at", np.int64)])
-CLASS: Final = np.dtype([("class_id", np.int64), ("row", np.int64), ("step", np.int64)])
+CLASS: Final = np.dtype(
+    [("class_id", np.int64), ("row", np.int64), ("step", np.int64), ("loss", np.int64)]
+)
 SHARE: Final = np.dtype([("until", np.int64), ("rate", np.int64)])
 DECISION: Final = np.dtype([("position", np.int64), ("row", np.int64)])
 
@@ -193,6 +209,7 @@ class Split(NamedTuple):
     rep: Ints  # [R] one tuple per person
     column: Ints  # [D, R] codes of the representatives, attribute-major
     distance: Ints  # [R]
+    key: Longs  # [R] a distance and the slot it belongs to
     bucket: Records  # [R] BUCKET
     leaf_cost: Ints  # [largest hierarchy]
     low: Ints  # [parts, D] box of each part
@@ -218,7 +235,7 @@ class Outcomes(NamedTuple):
     made: Longs  # [3] tuples, classes, number of the call
     decision: Records  # DECISION; row is an index into the class table, or SUPPRESSED
     class_id: Longs
-    fresh: Ints  # 1: formed now, 0: reused
+    fresh: Ints  # FORMED_HERE, REUSED_CLASS or JOINT_CLASS
     low: Floats  # [., N]
     high: Floats
     node: Ints  # [., C]

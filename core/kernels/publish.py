@@ -7,8 +7,11 @@ import numpy as np
 from core.kernels.box import box_loss, common_ancestor
 from core.kernels.jit import kernel, leaf
 from core.kernels.layout import (
+    CLASS_STEP,
     CLASSES,
     DELAY_MAX,
+    FORMED,
+    FORMED_HERE,
     NOBODY,
     POSITION,
     SPLITS,
@@ -66,8 +69,9 @@ def publish(state: State, order: Ints, start: int, stop: int, persons: int) -> N
     # Lines 7-11.
     for part in range(parts):
         low, high = split.low[part], split.high[part]
-        if settle_tau(rules, register, state.recent, box_loss(rules, trees, low, high)):
-            remember(rules, trees, register, state.reusable, out, first_row + part, low, high)
+        loss, row = box_loss(rules, trees, low, high), first_row + part
+        if settle_tau(rules, register, state.recent, loss):
+            remember(rules, trees, register, state.reusable, out, row, low, high, loss)
 
 
 @leaf
@@ -78,8 +82,9 @@ def form_class(
     row = out.made[1]
     out.made[1] = row + 1
     out.class_id[row] = register[CLASSES]
-    out.fresh[row] = 1
-    register[CLASSES] += 1
+    out.fresh[row] = FORMED_HERE
+    register[CLASSES] += register[CLASS_STEP]
+    register[FORMED] += 1
     for d in range(rules.numeric):
         out.low[row, d] = np.inf
         out.high[row, d] = -np.inf

@@ -10,6 +10,7 @@ from core.kernels.counts import below
 from core.kernels.jit import kernel, leaf
 from core.kernels.layout import (
     GRID_BITS,
+    LEAD,
     NOBODY,
     REUSE_COUNT,
     REUSE_NEXT,
@@ -46,6 +47,7 @@ def remember(
     row: int,
     low: Ints,
     high: Ints,
+    loss: int,
 ) -> None:
     """Make the class in `row` of the class table reusable; the 64 oldest make room at once."""
     slot = register[REUSE_NEXT]
@@ -57,6 +59,7 @@ def remember(
             reusable.bits[line, word] = 0
     reusable.meta[slot].class_id = out.class_id[row]
     reusable.meta[slot].step = 0
+    reusable.meta[slot].loss = loss
     for d in range(rules.numeric):
         reusable.low[slot, d] = out.low[row, d]
         reusable.high[slot, d] = out.high[row, d]
@@ -74,7 +77,11 @@ def remember(
 def find_reusable(
     rules: Rules, trees: Trees, register: Longs, reusable: Reusable, window: Window, slot: int
 ) -> int:
-    """A random reusable class that contains the tuple, or NOBODY (delay_constraint, lines 5-7)."""
+    """A reusable class that contains the tuple, or NOBODY (delay_constraint, lines 5-7).
+
+    A random one, as in the paper; in an exchange the one that loses least: large classes contain
+    more tuples, so that chance would favour them.
+    """
     words = (register[REUSE_COUNT] + 63) >> 6
     found = reusable.found[:words]
     found[:] = _ALL
@@ -97,7 +104,15 @@ def find_reusable(
             candidate = (w << 6) + bit_number(lowest)
             reusable.pick[count] = candidate
             count += 1 if encloses(rules, reusable, window, candidate, slot) else 0
-    return reusable.pick[below(register, count)] if count > 0 else NOBODY
+    if count == 0:
+        return NOBODY
+    if register[LEAD] == 0:
+        return reusable.pick[below(register, count)]
+    best = reusable.pick[0]
+    for i in range(1, count):
+        if reusable.meta[reusable.pick[i]].loss < reusable.meta[best].loss:
+            best = reusable.pick[i]
+    return best
 
 
 @leaf

@@ -116,6 +116,7 @@ def open_cluster(
     """Create a new cluster over the tuple (CASTLE, Algorithm 1, line 8) and return its slot."""
     cluster = clusters.meta[rules.beta - register[OPEN] - 1].free
     register[OPEN] += 1
+    clusters.meta[cluster].serial = register[OPENED]
     register[OPENED] += 1
     for d in range(rules.numeric):
         clusters.low[d, cluster] = code[d]

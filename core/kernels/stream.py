@@ -44,9 +44,8 @@ def advance(
     `general` marks tuples that the schema's policy suppresses for a bad value. The outcomes are in
     state.out until the next call.
     """
-    rules, register, window, out = state.rules, state.register, state.window, state.out
-    register[STEP] += 1
-    out.made[0], out.made[1], out.made[2] = 0, 0, register[STEP]
+    rules, register, window = state.rules, state.register, state.window
+    begin(state)
     mask = window.item.shape[0] - 1
     # Arrival times never decrease: the first tuple that is not late by the clock ends the search.
     late = register[POSITION] if ended else register[DECIDED]
@@ -55,22 +54,7 @@ def advance(
     if late > register[DECIDED]:
         decide_before(state, late)
     for i in range(code.shape[0]):
-        position = register[POSITION]
-        register[POSITION] = position + 1
-        slot = position & mask
-        window.item[slot].arrived = now
-        if general[i]:
-            window.item[slot].owner = NOBODY
-            register[REFUSED] += 1
-            emit(register, window, out, slot, SUPPRESSED)
-        else:
-            for d in range(code.shape[1]):
-                window.code[slot, d] = code[i, d]
-            for d in range(rules.numeric):
-                window.raw[slot, d] = raw[i, d]
-            window.item[slot].person = person[i]
-            window.item[slot].value = value[i]
-            push(state, slot)
+        position = take_in(state, code, raw, person, value, general, i, now)
         # Lines 11-13: the tuple that is `delay` positions older expires.
         expiring = position - rules.soft_delay
         if expiring >= register[EXPIRED]:
@@ -80,6 +64,46 @@ def advance(
         if register[PENDING] > 0:
             work_off(state, (position - rules.delay) & mask)
         register[DECIDED] = max(register[DECIDED], position - rules.delay + 1)
+
+
+@leaf
+def begin(state: State) -> None:
+    """A call begins: nothing is decided by it yet."""
+    state.register[STEP] += 1
+    made = state.out.made
+    made[0], made[1], made[2] = 0, 0, state.register[STEP]
+
+
+@leaf
+def take_in(
+    state: State,
+    code: Ints,
+    raw: Floats,
+    person: Longs,
+    value: Longs,
+    general: NDArray[np.bool_],
+    i: int,
+    now: int,
+) -> int:
+    """Accept tuple i; returns its position."""
+    rules, register, window = state.rules, state.register, state.window
+    position = register[POSITION]
+    register[POSITION] = position + 1
+    slot = position & (window.item.shape[0] - 1)
+    window.item[slot].arrived = now
+    if general[i]:
+        window.item[slot].owner = NOBODY
+        register[REFUSED] += 1
+        emit(register, window, state.out, slot, SUPPRESSED)
+    else:
+        for d in range(code.shape[1]):
+            window.code[slot, d] = code[i, d]
+        for d in range(rules.numeric):
+            window.raw[slot, d] = raw[i, d]
+        window.item[slot].person = person[i]
+        window.item[slot].value = value[i]
+        push(state, slot)
+    return position
 
 
 @leaf

@@ -114,7 +114,7 @@ class RelayMessage(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "site", "schema_fingerprint", "k", "l", "exchange", "persons_disjoint", "values_as_tokens", "own_k", "own_l")
+    __slots__ = ("protocol_version", "site", "schema_fingerprint", "k", "l", "exchange", "persons_disjoint", "values_as_tokens", "own_k", "own_l", "numeric", "categorical")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,8 @@ class Hello(_message.Message):
     VALUES_AS_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OWN_K_FIELD_NUMBER: _ClassVar[int]
     OWN_L_FIELD_NUMBER: _ClassVar[int]
+    NUMERIC_FIELD_NUMBER: _ClassVar[int]
+    CATEGORICAL_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     site: str
     schema_fingerprint: bytes
@@ -135,7 +137,9 @@ class Hello(_message.Message):
     values_as_tokens: bool
     own_k: int
     own_l: int
-    def __init__(self, protocol_version: _Optional[int] = ..., site: _Optional[str] = ..., schema_fingerprint: _Optional[bytes] = ..., k: _Optional[int] = ..., l: _Optional[int] = ..., exchange: _Optional[str] = ..., persons_disjoint: _Optional[bool] = ..., values_as_tokens: _Optional[bool] = ..., own_k: _Optional[int] = ..., own_l: _Optional[int] = ...) -> None: ...
+    numeric: int
+    categorical: int
+    def __init__(self, protocol_version: _Optional[int] = ..., site: _Optional[str] = ..., schema_fingerprint: _Optional[bytes] = ..., k: _Optional[int] = ..., l: _Optional[int] = ..., exchange: _Optional[str] = ..., persons_disjoint: _Optional[bool] = ..., values_as_tokens: _Optional[bool] = ..., own_k: _Optional[int] = ..., own_l: _Optional[int] = ..., numeric: _Optional[int] = ..., categorical: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("site_index", "sites")

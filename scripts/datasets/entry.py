@@ -10,6 +10,8 @@ import pyarrow as pa
 
 # Reads the first `rows` rows (None: all) of the set in this data folder; `seed` is for generators.
 Reader = Callable[[Path, int | None, int], Iterator[pa.RecordBatch]]
+# Generates so many rows (None: the usual number) for so many sites.
+Generator = Callable[[int | None, int], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class Entry:
     `needs` are the files, relative to the data folder, without which it cannot be used; the first
     holds the rows, and a set that needs none is generated. A file that ends in `.gz` may also lie
     there uncompressed, without the ending. `no_download` says why there is nothing to fetch.
+    `site_column` says where a row comes from; `generate` makes a generated set for other sites.
     """
 
     name: str
@@ -43,8 +46,10 @@ class Entry:
     rows: int | None
     persons: int | None
     person_column: str | None = None
+    site_column: str | None = None
     licence: str
     needs: tuple[str, ...] = ()
     downloads: tuple[Download, ...] = ()
     no_download: str = ""
     read: Reader
+    generate: Generator | None = None

@@ -183,12 +183,19 @@ def batches(folder: Path, rows: int | None, seed: int) -> Iterator[pa.RecordBatc
     return generate(ROWS_UNLESS_TOLD if rows is None else rows, seed=seed)
 
 
+def for_sites(rows: int | None, sites: int) -> Iterator[pa.RecordBatch]:
+    """Yield the stream of a chain with so many stores."""
+    return generate(ROWS_UNLESS_TOLD if rows is None else rows, stores=sites)
+
+
 ENTRY: Final = Entry(
     name="stores",
     about="visits to a supermarket chain, generated",
     rows=None,
     persons=None,
     person_column="customer",
+    site_column="store",
     licence="generated, free",
     read=batches,
+    generate=for_sites,
 )

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from core.errors import DataError
 from scripts.datasets.places import locate
@@ -28,3 +30,10 @@ def read_csv(folder: Path, path: str, types: Mapping[str, Any]) -> pa.Table:
 def first(table: pa.Table, rows: int | None) -> Iterator[pa.RecordBatch]:
     """Yield the table's first rows as batches."""
     yield from table.slice(0, rows).to_batches(max_chunksize=65_536)
+
+
+def repeated_order(size: int, rows: int, seed: int) -> NDArray[np.int64]:
+    """List places in a set of `size` rows: all, in a new order each time, until they are `rows`."""
+    random = np.random.default_rng(seed)
+    rounds = [random.permutation(size) for _ in range(-(-rows // size))]
+    return np.concatenate([np.zeros(0, np.int64), *rounds])[:rows]

@@ -25,3 +25,15 @@ class Dealt:
 
     def __len__(self) -> int:
         return len(self.site)
+
+
+def records_of(dealt: Dealt, index: NDArray[np.int64]) -> Records:
+    """Some of the records, as a stream of their own."""
+    records = dealt.records
+    return Records(
+        code=np.ascontiguousarray(records.code[index]),
+        raw=np.ascontiguousarray(records.raw[index]),
+        person=records.person[index],
+        value=records.value[index],
+        general=records.general[index],
+    )

@@ -235,16 +235,20 @@ def test_write_returns_the_class_of_every_record(tmp_path: Path) -> None:
 
 
 def test_the_trace_has_a_line_for_every_outcome(tmp_path: Path) -> None:
-    trace = Trace(str(tmp_path / "trace.csv"), "site-1")
-    trace.rejected([3])
-    trace.decided(np.array([5, 4]), np.array([1, 0]), pa.array([9, None], pa.int64()))
+    trace = Trace(str(tmp_path / "trace.csv"))
+    trace.rejected([3, 6], ["site-1", None])
+    trace.decided(np.array([5, 4]), "site-1", np.array([1, 0]), pa.array([9, None], pa.int64()))
+    trace.decided(np.array([7, 8]), pa.array(["b", 'a,"c"']), np.array([2, 0]), pa.array([9, 9]))
     assert not (tmp_path / "trace.csv").exists()
     trace.commit()
     assert (tmp_path / "trace.csv").read_text().splitlines() == [
         "row,site,position,class_id,outcome",
         "3,site-1,,,rejected",
+        "6,,,,rejected",
         "5,site-1,1,9,published",
         "4,site-1,0,,suppressed",
+        "7,b,2,9,published",
+        '8,"a,""c""",0,9,published',
     ]
 
 
@@ -260,7 +264,7 @@ def test_dead_letters_are_a_file_only_when_there_are_some(tmp_path: Path) -> Non
 
 
 def test_private_files_that_are_discarded_leave_nothing(tmp_path: Path) -> None:
-    trace, letters = Trace(str(tmp_path / "t"), "s"), DeadLetters(str(tmp_path / "d"))
+    trace, letters = Trace(str(tmp_path / "t")), DeadLetters(str(tmp_path / "d"))
     letters.add(0, "age", "missing value", "", {})
     trace.discard()
     letters.discard()

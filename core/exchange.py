@@ -1,0 +1,15 @@
+"""What all who take part in an exchange agree on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PROTOCOL_VERSION: Final = 1
+# An id that a site makes up is a counter times this, plus the site's index.
+SITES_MAX: Final = 1_024
+# A site reveals no box and no count that rests on fewer of its persons.
+PERSONS_REVEALED_MIN: Final = 3
+# Radii of one settlement.
+RADII_MAX: Final = 16
+# Settlements of one site that are under way.
+IN_FLIGHT_MAX: Final = 64

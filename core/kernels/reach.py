@@ -1,0 +1,143 @@
+"""How far a class reaches beyond the box that was proposed for it.
+
+`reach` has a byte for the lower ends of the numeric attributes, then one for their upper ends, in
+1/255 of the radius, and one for each categorical attribute: levels above the box's node. The reach
+of a union is the larger of each byte, so the relay can unite votes without a schema.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.kernels.box import common_ancestor, cost_of
+from core.kernels.jit import kernel, leaf
+from core.kernels.layout import GRID, Floats, Ints, Longs, Rules, Trees, Window
+
+REACH_MAX: Final = 255
+# Rows of a table with a column per numeric attribute.
+DOMAIN_LOW: Final = 0
+DOMAIN_HIGH: Final = 1
+UNIT: Final = 2  # published bounds are whole multiples of it,
+PARTS: Final = 3  # or of 1/PARTS where it is below 1; 0 otherwise
+
+Reach = NDArray[np.uint8]
+
+
+@kernel
+def measure_reach(
+    rules: Rules,
+    trees: Trees,
+    window: Window,
+    slots: Longs,
+    low: Ints,
+    high: Ints,
+    radius: int,
+    reach: Reach,
+) -> None:
+    """The reach of these tuples, none of which enlarges the box by more than `radius`."""
+    numeric = rules.numeric
+    for j in range(reach.shape[0]):
+        reach[j] = 0
+    for i in range(slots.shape[0]):
+        code = window.code[slots[i]]
+        for d in range(numeric):
+            widen_to(reach, d, low[d] - code[d], radius)
+            widen_to(reach, numeric + d, code[d] - high[d], radius)
+        for a in range(rules.categorical):
+            d = numeric + a
+            node = common_ancestor(trees, a, low[d], low[d], high[d])
+            top = common_ancestor(trees, a, node, code[d], code[d])
+            levels = 0
+            while node != top:
+                node = trees.node[trees.tree[a].node + node].parent
+                levels += 1
+            reach[2 * numeric + a] = max(reach[2 * numeric + a], levels)
+
+
+@leaf
+def widen_to(reach: Reach, j: int, outside: int, radius: int) -> None:
+    """Let reach[j] be enough for a code that lies this far outside, rounded up."""
+    if outside > 0:
+        needed = (np.int64(outside) * REACH_MAX + radius - 1) // radius
+        reach[j] = max(reach[j], min(needed, REACH_MAX))
+
+
+@kernel
+def stretch(
+    rules: Rules,
+    trees: Trees,
+    domain: Floats,
+    low: Ints,
+    high: Ints,
+    radius: int,
+    reach: Reach,
+    code_low: Ints,
+    code_high: Ints,
+    raw_low: Floats,
+    raw_high: Floats,
+    node: Ints,
+) -> int:
+    """The class behind a box and a reach: its codes, its published bounds, its nodes.
+
+    Returns its loss, in 1/GRID.
+    """
+    loss, numeric = 0, rules.numeric
+    for d in range(numeric):
+        under = (np.int64(reach[d]) * radius + REACH_MAX - 1) // REACH_MAX
+        over = (np.int64(reach[numeric + d]) * radius + REACH_MAX - 1) // REACH_MAX
+        code_low[d] = max(low[d] - under, 0)
+        code_high[d] = min(high[d] + over, GRID)
+        loss += code_high[d] - code_low[d]
+        raw_low[d] = rounded(domain, d, code_low[d], 0.0)
+        raw_high[d] = rounded(domain, d, code_high[d], 1.0)
+    for a in range(rules.categorical):
+        d = numeric + a
+        base = trees.tree[a].node
+        top = common_ancestor(trees, a, low[d], low[d], high[d])
+        for _ in range(reach[2 * numeric + a]):
+            if trees.node[base + top].parent >= 0:
+                top = trees.node[base + top].parent
+        node[a] = top
+        code_low[d] = trees.node[base + top].first
+        code_high[d] = trees.node[base + top].last
+        loss += cost_of(trees, a, top)
+    return loss
+
+
+@leaf
+def rounded(domain: Floats, d: int, code: int, up: float) -> float:
+    """The value at a grid coordinate, rounded to a short number: down, or up when `up` is 1.
+
+    A value that is a short number already, but for the grid, stays that number.
+    """
+    low, high = domain[DOMAIN_LOW, d], domain[DOMAIN_HIGH, d]
+    step = (high - low) / GRID
+    value = low + code * step
+    parts = domain[PARTS, d]
+    scaled = value * parts if parts > 0 else value / domain[UNIT, d]
+    slack = step * parts if parts > 0 else step / domain[UNIT, d]
+    nearest = np.rint(scaled)
+    if abs(scaled - nearest) > slack:
+        nearest = np.ceil(scaled) if up > 0 else np.floor(scaled)
+    short = nearest / parts if parts > 0 else nearest * domain[UNIT, d]
+    return min(max(short, low), high)
+
+
+@kernel
+def first_uncovered(
+    rules: Rules, window: Window, slots: Longs, low: Floats, high: Floats, which: Longs
+) -> int:
+    """The first tuple with a value outside the bounds, or -1; which[0] is the byte of its reach."""
+    for i in range(slots.shape[0]):
+        for d in range(rules.numeric):
+            value = window.raw[slots[i], d]
+            if value < low[d]:
+                which[0] = d
+                return i
+            if value > high[d]:
+                which[0] = rules.numeric + d
+                return i
+    return -1

@@ -1,0 +1,75 @@
+"""What a site tells the relay of the records that it publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.events import SUPPRESSED, Classes, Publish
+from relay_server.pb import exchange_pb2 as pb
+from site_node.telling import Teller
+
+Codes = NDArray[np.int64]
+
+
+def bounds_of(classes: Classes, row: int) -> bytes:
+    """A class's generalisation: float64 lows, then highs, then int32 nodes, little-endian."""
+    ends = np.concatenate([classes.low[row], classes.high[row]]).astype("<f8")
+    return bytes(ends.tobytes() + classes.node[row].astype("<i4").tobytes())
+
+
+class Publications:
+    """Turns what is published into messages.
+
+    A message has a part per class, and one for all suppressed records. A part tells of its persons
+    and values, so that the relay can count those of a class over all sites. The payload are the
+    records' positions at the site.
+    """
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+
+    def of(
+        self,
+        effect: Publish,
+        person: Codes,
+        value: Codes,
+        *,
+        proved: Container[int] = (),
+        voted: bool = False,
+    ) -> pb.SiteMessage:
+        """The message about this effect; `person` and `value` are those of effect.position.
+
+        Of classes that are `proved` nothing needs to be told any more. `voted`: the relay has the
+        site's vote, and that is what this effect publishes.
+        """
+        # A stable sort keeps the records of a class in the order of publication.
+        order = np.argsort(effect.row, kind="stable")
+        row = effect.row[order]
+        ends = [*(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), len(row)]
+        publication, start = pb.Publication(), 0
+        for end in ends if len(row) else []:
+            members, place = order[start:end], int(row[start])
+            part = _part(effect, place, members)
+            if not part.suppressed and voted:
+                part.voted = True
+            elif not part.suppressed and part.class_id not in proved:
+                part.persons.CopyFrom(self._teller.persons(part.class_id, person[members]))
+                part.values = self._teller.values(part.class_id, value[members])
+            publication.parts.append(part)
+            start = end
+        return pb.SiteMessage(publication=publication)
+
+
+def _part(effect: Publish, row: int, members: Codes) -> pb.Part:
+    payload = effect.position[members].astype("<i8").tobytes()
+    if row == SUPPRESSED:
+        return pb.Part(suppressed=True, records=len(members), payload=payload)
+    return pb.Part(
+        class_id=int(effect.classes.class_id[row]),
+        bounds=bounds_of(effect.classes, row),
+        records=len(members),
+        payload=payload,
+    )

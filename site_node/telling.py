@@ -1,0 +1,47 @@
+"""How a site tells of persons and sensitive values without naming them.
+
+Persons are a number where no person is at two sites, otherwise keyed tokens; values are a bitmap
+over the leaves, or tokens where there is no hierarchy. Tokens are made under the id of the class or
+cluster that they are about, so that two of them have nothing in common.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.schema import Schema
+from core.tokens import TokenKey, encode_bitmap, encode_set, range_bits
+from relay_server.pb import exchange_pb2 as pb
+
+Codes = NDArray[np.int64]
+
+
+class Teller:
+    """Persons and values of one schema as they travel."""
+
+    def __init__(self, schema: Schema, *, k: int, l: int, key: TokenKey) -> None:
+        sensitive = schema.sensitive
+        tree = sensitive.hierarchy if sensitive is not None else None
+        self._key = key
+        self._person_bits = range_bits(k)
+        self._value_bits = range_bits(l)
+        self._leaves = tree.leaf_count if tree is not None else None
+        self._no_values = sensitive is None
+        self.disjoint = schema.person is None or schema.persons_disjoint
+        self.values_as_tokens = sensitive is not None and tree is None
+
+    def persons(self, owner: int, codes: Codes) -> pb.Persons:
+        """The persons, each once."""
+        if self.disjoint:
+            return pb.Persons(count=len(np.unique(codes)))
+        tokens = self._key.persons(owner, codes, self._person_bits)
+        return pb.Persons(count=len(tokens), tokens=encode_set(tokens, self._person_bits))
+
+    def values(self, owner: int, codes: Codes) -> bytes:
+        """The distinct sensitive values."""
+        if self._no_values:
+            return b""
+        if self._leaves is not None:
+            return encode_bitmap(codes, self._leaves)
+        return encode_set(self._key.values(owner, codes, self._value_bits), self._value_bits)
