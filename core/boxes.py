@@ -19,8 +19,6 @@ from core.schema import Schema
 
 # The last point of the grid; its first and last are exactly the ends of the domain.
 POINTS: Final = 255
-# Radii travel in 1/65536 of an attribute.
-RADIUS_SHIFT: Final = 8
 
 Ints = NDArray[np.int32]
 Bytes = NDArray[np.uint8]

@@ -9,7 +9,8 @@ PROTOCOL_VERSION: Final = 1
 SITES_MAX: Final = 1_024
 # A site reveals no box and no count that rests on fewer of its persons.
 PERSONS_REVEALED_MIN: Final = 3
-# Radii of one settlement.
-RADII_MAX: Final = 16
+# Radii travel in 1/65536 of an attribute; this one takes in everything.
+RADIUS_SHIFT: Final = 8
+RADIUS_ALL: Final = (1 << 31 >> RADIUS_SHIFT) - 1
 # Settlements of one site that are under way.
 IN_FLIGHT_MAX: Final = 64

@@ -6,19 +6,21 @@ Tuples that are promised are held: they are in no cluster until they are publish
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.boxes import RADIUS_SHIFT, Box, pack_sparse, unpack_sparse
+from core.boxes import Box, pack_sparse, unpack_sparse
 from core.config import Parameters
 from core.events import Effect, Records, joined
-from core.exchange import SITES_MAX
+from core.exchange import RADIUS_ALL, RADIUS_SHIFT, SITES_MAX
 from core.kernels import layout
 from core.kernels.box import box_loss
 from core.kernels.joint import (
+    KEY_SHIFT,
     advance_jointly,
     decide_alone,
     grow,
@@ -33,6 +35,7 @@ from core.schema import Schema
 from core.state import CHUNK_TUPLES
 
 Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 # A published bound of a joint class is a short number: at least so many of them fit the domain.
 _SHORT_NUMBERS: Final = 2_000
@@ -50,17 +53,18 @@ class Due:
     overdue: bool
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """Tuples that are promised to a settlement, nearest first."""
+    """Tuples that are promised to a settlement, of so many persons; others could be in addition."""
 
     slots: Longs
-    distances: Longs
+    persons: int
+    spare: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointClass:
-    """A class as every site derives it from a box, a radius and a reach."""
+    """A class as every site derives it from a box and a reach."""
 
     class_id: int
     low: NDArray[np.float64]
@@ -85,8 +89,7 @@ class JointMachine(Machine):
         state = self._state
         self._mask = len(state.window.item) - 1
         self._slots = np.zeros(len(state.window.item), np.int64)
-        self._distances = np.zeros(len(state.window.item), np.int64)
-        self._which = np.zeros(1, np.int64)
+        self._found = np.zeros(2, np.int64)
         self._domain = _domain_table(schema)
         self._numeric, self._categorical = len(schema.numeric), len(schema.categorical)
         self.site_index = 0
@@ -175,9 +178,17 @@ class JointMachine(Machine):
         """Whether the record is in a cluster: neither decided nor held."""
         return bool(self._state.window.item["owner"][position & self._mask] >= 0)
 
-    def is_past_due(self, position: int) -> bool:
-        """Whether the record's turn to come due is over."""
-        return position < int(self._state.register[layout.EXPIRED])
+    @property
+    def free_records(self) -> int:
+        """How many records are in a cluster."""
+        return int(self._state.clusters.meta["tuples"][self._state.clusters.closed == 0].sum())
+
+    def past_due(self, slots: Longs, *, all_of_them: bool) -> list[int]:
+        """Positions of these free records whose turn to come due is over, or of all of them."""
+        positions = self._positions(slots)
+        passed = all_of_them | (positions < int(self._state.register[layout.EXPIRED]))
+        free = self._state.window.item["owner"][slots] >= 0
+        return [int(position) for position in positions[passed & free]]
 
     def is_held(self, position: int) -> bool:
         """Whether the record is promised to a settlement."""
@@ -228,10 +239,10 @@ class JointMachine(Machine):
 
     # --- what can be given
 
-    def box_around(self, position: int, tuples: int) -> tuple[Box, int]:
+    def box_around(self, position: int, tuples: int, steps: int) -> tuple[Box, int]:
         """The box of the record and its nearest free ones, and how many persons it holds."""
         split = self._state.split
-        persons = grow(self._state, position & self._mask, 0, tuples, _GROWN)
+        persons = grow(self._state, position & self._mask, tuples, steps, _GROWN)
         return Box(split.low[_GROWN].copy(), split.high[_GROWN].copy()), int(persons)
 
     def is_ready(self, position: int) -> bool:
@@ -241,17 +252,48 @@ class JointMachine(Machine):
         diverse = rules.l <= 1 or clusters.meta["values"][cluster] >= rules.l
         return bool(diverse and clusters.persons[cluster] >= rules.k)
 
-    def hold_nearest(
-        self, box: Box, *, first: int | None, least: int, radius: int, persons: int
-    ) -> Held:
+    def hold_around(
+        self, box: Box, position: int, *, persons: int, reach: float
+    ) -> tuple[Held, int]:
+        """Hold the record and the nearest of so many persons, and the radius to ask others for.
+
+        The radius is that within which this site has `reach` times as many records.
+        """
+        state = self._state
+        slot = position & self._mask
+        count = rank(state, box.low, box.high, slot, 0, RADIUS_ALL << RADIUS_SHIFT)
+        last = min(count, max(1, round(reach * persons))) - 1
+        radius = min((int(state.split.key[last]) >> KEY_SHIFT >> RADIUS_SHIFT) + 1, RADIUS_ALL)
+        limit = ((radius << RADIUS_SHIFT) + 1) << KEY_SHIFT
+        within = int(np.searchsorted(state.split.key[:count], limit))
+        return self._hold(persons, within), radius
+
+    def hold_nearest(self, box: Box, *, least: int, radius: int, persons: int) -> Held:
         """Hold records that enlarge the box by at most `radius`, of so many persons at most.
 
-        `first` is held in any case; `least` is the oldest position that may be.
+        `least` is the oldest position that may be held.
         """
-        slot = layout.NOBODY if first is None else first & self._mask
-        count = rank(self._state, box.low, box.high, slot, least, radius << RADIUS_SHIFT)
-        held = hold(self._state, persons, count, self._slots, self._distances)
-        return Held(self._slots[:held].copy(), self._distances[:held].copy())
+        state, reach = self._state, radius << RADIUS_SHIFT
+        count = rank(state, box.low, box.high, layout.NOBODY, least, reach)
+        return self._hold(persons, count)
+
+    def _hold(self, persons: int, count: int) -> Held:
+        held = hold(self._state, persons, count, self._slots, self._found)
+        return Held(self._slots[:held].copy(), int(self._found[0]), int(self._found[1]))
+
+    def hold_new_value(
+        self, box: Box, *, least: int, radius: int, other_than: Callable[[Longs], Flags]
+    ) -> Held:
+        """Hold the nearest record of another value; `other_than` tells which are."""
+        state = self._state
+        count = rank(state, box.low, box.high, layout.NOBODY, least, radius << RADIUS_SHIFT)
+        places = state.split.key[:count] & ((1 << KEY_SHIFT) - 1)
+        slots = state.split.order[places].astype(np.int64)
+        new = np.flatnonzero(other_than(self.values(slots)))
+        if not len(new):
+            return Held(slots[:0], 0, 0)
+        state.split.key[0] = state.split.key[new[0]]
+        return self._hold(1, 1)
 
     def let_go(self, slots: Longs) -> None:
         """These are no longer promised."""
@@ -281,37 +323,33 @@ class JointMachine(Machine):
 
     # --- classes of several sites
 
-    def reach(self, slots: Longs, box: Box, radius: int) -> tuple[Longs, bytes]:
+    def reach(self, slots: Longs, box: Box) -> tuple[Longs, bytes]:
         """How far these tuples reach beyond the box, and those of them that this covers.
 
         A value may lie outside by less than the grid can say; where more reach is of no help the
         tuple is left out.
         """
         state, reach = self._state, np.zeros(2 * self._numeric + self._categorical, np.uint8)
-        wide = radius << RADIUS_SHIFT
-        measure_reach(state.rules, state.trees, state.window, slots, box.low, box.high, wide, reach)
+        measure_reach(state.rules, state.trees, state.window, slots, box.low, box.high, reach)
         while len(slots):
-            made = self._stretch(0, box, radius, reach)
-            stray = first_uncovered(
-                state.rules, state.window, slots, made.low, made.high, self._which
-            )
+            made = self._stretch(0, box, reach)
+            which = self._found
+            stray = first_uncovered(state.rules, state.window, slots, made.low, made.high, which)
             if stray < 0:
                 break
-            byte = int(self._which[0])
+            byte = int(which[0])
             if reach[byte] < REACH_MAX:
                 reach[byte] += 1
             else:
                 slots = np.delete(slots, stray)
         return slots, pack_sparse(reach)
 
-    def joint_class(self, class_id: int, box: Box, radius: int, reach: bytes) -> JointClass:
+    def joint_class(self, class_id: int, box: Box, reach: bytes) -> JointClass:
         """The class behind a commit; ValueError when the reach is none."""
         numbers = unpack_sparse(reach, 2 * self._numeric + self._categorical)
-        return self._stretch(class_id, box, radius, numbers)
+        return self._stretch(class_id, box, numbers)
 
-    def _stretch(
-        self, class_id: int, box: Box, radius: int, reach: NDArray[np.uint8]
-    ) -> JointClass:
+    def _stretch(self, class_id: int, box: Box, reach: NDArray[np.uint8]) -> JointClass:
         state = self._state
         low, high = np.zeros(self._numeric), np.zeros(self._numeric)
         node = np.zeros(self._categorical, np.int32)
@@ -322,7 +360,6 @@ class JointMachine(Machine):
             self._domain,
             box.low,
             box.high,
-            radius << RADIUS_SHIFT,
             reach,
             code_low,
             code_high,

@@ -53,17 +53,18 @@ class Line(Generic[M]):
         """All frames that were not acknowledged, oldest first, to be sent again."""
         return iter(self._kept)
 
-    def hear(self, sequence: int, acknowledged: int) -> bool:
+    def hear(self, sequence: int, acknowledged: int, *, has_messages: bool) -> bool:
         """A frame came in; whether its messages are to be taken in now.
 
-        A sequence of 0 is a bare acknowledgement.
+        A frame without messages is a bare acknowledgement. One without a number (0) came over a
+        transport that keeps the order: it is the next one.
         """
         while self._kept and self._kept[0][0] <= acknowledged:
             self._kept.popleft()
-        if sequence == 0:
+        if not has_messages:
             return False
-        if sequence != self.heard + 1:
+        if sequence and sequence != self.heard + 1:
             self.ignored += 1
             return False
-        self.heard = sequence
+        self.heard += 1
         return True

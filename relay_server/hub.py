@@ -20,8 +20,9 @@ from relay_server.directory import Directory
 from relay_server.pb import exchange_pb2 as pb
 from relay_server.publisher import Publisher, RefusedPart, Visible
 from relay_server.refusal import MessageRefused, require
-from relay_server.settlement import Committed, Policy, Settlement, Tell, Terms
+from relay_server.settlement import Committed, Settlement, Tell
 from relay_server.settlement import Effect as SettlementEffect
+from relay_server.terms import Policy, Terms
 
 STRICT: Final = "strict"
 PAPER: Final = "paper"
@@ -216,8 +217,8 @@ class Hub:
             Settlement(terms, patience_ns=self._patience_ns),
             Directory(terms.box_bytes),
             Publisher(
-                k=terms.k,
-                l=terms.l,
+                k=terms.policy.k,
+                l=terms.policy.l,
                 disjoint=terms.disjoint,
                 values_as_tokens=terms.values_as_tokens,
             ),
@@ -238,14 +239,15 @@ class Hub:
                 return self._done(
                     self._run.settlement.propose(sender, message.propose, asked, now_ns)
                 )
-            case "count":
-                return self._done(self._run.settlement.count(sender, message.count, now_ns))
             case "vote":
                 return self._done(self._run.settlement.vote(sender, message.vote, now_ns))
             case "withdraw":
                 return self._withdraw(sender, message.withdraw, now_ns)
             case "publication":
                 return self._publish(sender, message.publication)
+            case "ended":
+                self._run.settlement.end(sender)
+                return []
             case "goodbye":
                 return self.lose(sender, now_ns)
         raise MessageRefused(pb.REASON_UNKNOWN, "the relay knows no such message")
@@ -330,8 +332,7 @@ class Hub:
 
 def _terms(hello: pb.Hello) -> Terms:
     return Terms(
-        k=hello.k,
-        l=hello.l,
+        policy=Policy(hello.k, hello.l),
         disjoint=hello.persons_disjoint,
         values_as_tokens=hello.values_as_tokens,
         numeric=hello.numeric,
@@ -340,10 +341,11 @@ def _terms(hello: pb.Hello) -> Terms:
 
 
 def _give_back(sender: int | None, kind: str, message: pb.SiteMessage) -> list[Effect]:
-    """A site whose count or vote came to nothing holds tuples for it: it may let go of them."""
-    if sender is None or kind not in ("count", "vote"):
+    """A site whose proposal or vote came to nothing holds tuples for it: it may let go of them."""
+    if sender is None or kind not in ("propose", "vote"):
         return []
-    number = message.count.settlement if kind == "count" else message.vote.settlement
+    proposed = kind == "propose"
+    number = message.propose.settlement if proposed else message.vote.settlement
     abort = pb.Abort(settlement=number, reason=pb.ABORT_REASON_TIMEOUT)
     return [Tell(sender, pb.RelayMessage(abort=abort))]
 

@@ -1,12 +1,14 @@
 """Settlements: a class of several sites, from the proposal to the commit or the abort.
 
-    propose -> ask -> count -> prepare -> vote -> commit | abort
+    propose -> ask -> vote [-> more -> vote] -> commit | abort
 
-A site proposes a box around a tuple that is due. The others hold what they have near it and say how
-many persons that is at each radius. The smallest radius that suffices is prepared: each site
-reserves its share and votes with the tokens of the persons, their values and how far they reach
-beyond the box. If the union of the votes has k persons and l values it is committed, and everybody
-publishes exactly what was voted with exactly that box. Nothing waits for a dead site.
+A site proposes a box around a record that is due, with its own vote for it. Every other site
+reserves its even share of k persons, nearest first and within a radius, and votes with the tokens
+of the persons, how far they reach beyond the box and, where the proposer lacks them, their
+sensitive values. If the union of the votes is short, those who have more within the radius are
+asked for it, then everybody within a larger one. Once the union has k persons and l values it is
+committed, and everybody publishes exactly what was voted with exactly that box and reach. Nothing
+waits for a dead site.
 
 The relay counts; it needs neither a schema nor the key of the tokens.
 """
@@ -17,61 +19,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
-from core.boxes import pack_sparse, unpack_sparse
-from core.exchange import IN_FLIGHT_MAX, RADII_MAX, SITES_MAX
-from core.tokens import range_bits
-from core.varint import decode_numbers
-from relay_server.counting import Union
+from core.exchange import IN_FLIGHT_MAX, PERSONS_REVEALED_MIN, RADIUS_ALL, SITES_MAX
+from relay_server.ballot import Ballot
 from relay_server.pb import exchange_pb2 as pb
-from relay_server.quota import share_out
 from relay_server.refusal import MessageRefused, require
+from relay_server.terms import Policy, Terms
 
-# A site holds at most this many times its even share.
-HOLD_SHARES: Final = 2
-# Persons wanted beyond k: to begin with, at most, and how fast that follows what is seen.
-SLACK_FIRST: Final = 1.02
-SLACK_MAX: Final = 1.5
-SLACK_RISE: Final = 1.1
-SLACK_FALL: Final = 0.995
 # A site that does not answer is done without after so many of its usual times.
 PATIENCE_TIMES: Final = 8
-PERSONS_MAX: Final = 1 << 31
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What all sites of an exchange have in common."""
-
-    k: int
-    l: int
-    disjoint: bool
-    values_as_tokens: bool
-    numeric: int
-    categorical: int
-
-    @property
-    def box_bytes(self) -> int:
-        """Bytes of a box."""
-        return 2 * (self.numeric + self.categorical)
-
-    @property
-    def reach_length(self) -> int:
-        """Numbers of a reach."""
-        return 2 * self.numeric + self.categorical
-
-    def union(self) -> Union:
-        """An empty union of votes."""
-        return Union(self.disjoint, self.values_as_tokens, range_bits(self.k), range_bits(self.l))
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What a site asks of every class it takes part in."""
-
-    k: int
-    l: int
+# When all together are short, the radius becomes so much wider, so many times, and then infinite;
+# and a little more than what is missing is asked for.
+WIDER: Final = 1.5
+WIDENED_MAX: Final = 2
+MORE: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,16 +60,13 @@ class _Open:
     number: int
     proposer: int
     box: bytes
-    radii: list[int]
-    hold: int
-    values_wanted: bool
-    waiting: list[int]  # sites whose answer is missing
+    radius: int
+    spare: dict[int, int]  # sites that may have more within the radius, and how many
+    ballot: Ballot
     since: int
-    counts: dict[int, list[int]] = field(default_factory=dict)
-    values: dict[int, bytes] = field(default_factory=dict)
-    radius: int | None = None  # set once it is prepared
-    quota: dict[int, int] = field(default_factory=dict)
-    votes: dict[int, pb.Vote] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)  # persons, of those who did not answer
+    sites: dict[int, None] = field(default_factory=dict)  # all that take part
+    widened: int = 0  # how often the radius was
 
 
 class Settlement:
@@ -123,33 +80,228 @@ class Settlement:
         self._last: dict[int, int] = {}  # per site, its latest settlement
         self._in_flight: Counter[int] = Counter()
         self._answer_ns: dict[int, int] = {}  # per site, its usual time to answer
-        self._slack = SLACK_FIRST
+        self._ended: set[int] = set()
+        self._exhausted = False
         self.statistics: Counter[str] = Counter()
 
     def join(self, site: int, policy: Policy) -> None:
         """A site takes part from now on."""
         self._policies[site] = policy
+        self._exhausted = False
+
+    def end(self, site: int) -> None:
+        """A site's stream has ended: what it has to give only becomes less."""
+        self._ended.add(site)
 
     def lose(self, site: int, now_ns: int) -> list[Effect]:
         """A site is gone: nothing waits for it, and what it proposed is over."""
         self._policies.pop(site, None)
         self._answer_ns.pop(site, None)
+        self._ended.discard(site)
         effects: list[Effect] = []
         for each in list(self._open.values()):
-            if each.proposer == site and each.radius is None:
-                effects += self._abort(each, pb.ABORT_REASON_TIMEOUT)
-            elif site in each.waiting:
-                each.waiting.remove(site)
-                effects += self._go_on(each, now_ns)
+            if site not in each.sites:
+                continue
+            effects += self._without(each, site, now_ns)
         return effects
 
     def propose(
-        self, site: int, message: pb.Propose, asked: list[int], now_ns: int
+        self, site: int, message: pb.Propose, others: list[int], now_ns: int
     ) -> list[Effect]:
         """Open a settlement and ask these other sites."""
-        number, radii = message.settlement, list(message.radii)
-        known = number <= self._last.get(site, -1)
-        require(not known, pb.REASON_STALE, f"settlement {number} is over or under way")
+        self._check(site, message)
+        number, ballot = message.settlement, Ballot(self._terms)
+        try:
+            own = ballot.add(site, message.persons, message.tokens, message.reach, message.values)
+        except ValueError as error:
+            raise MessageRefused(pb.REASON_MALFORMED, str(error)) from error
+        self._last[site] = number
+        self._in_flight[site] += 1
+        self.statistics["proposed"] += 1
+        each = _Open(
+            number=number,
+            proposer=site,
+            box=message.box,
+            radius=message.radius,
+            spare={site: message.spare},
+            ballot=ballot,
+            since=now_ns,
+        )
+        self._open[number] = each
+        each.sites[site] = None
+        if self._exhausted:
+            return self._abort(each, pb.ABORT_REASON_EXHAUSTED)
+        if not others:
+            return self._go_on(each, now_ns)
+        need = self._need([site, *others])
+        values_wanted = ballot.values < need.l
+        effects: list[Effect] = []
+        for other, persons in _shares(need.k - own, others).items():
+            each.asked[other] = persons = max(persons, PERSONS_REVEALED_MIN)
+            each.sites[other] = None
+            ask = pb.Ask(
+                settlement=number,
+                box=each.box,
+                radius=each.radius,
+                persons=persons,
+                values_wanted=values_wanted,
+            )
+            effects.append(Tell(other, pb.RelayMessage(ask=ask)))
+        return effects
+
+    def vote(self, site: int, message: pb.Vote, now_ns: int) -> list[Effect]:
+        """A site says what it reserved."""
+        each = self._open.get(message.settlement)
+        if each is None or site not in each.asked:
+            over = message.settlement <= self._last.get(message.settlement % SITES_MAX, -1)
+            reason = pb.REASON_STALE if over else pb.REASON_UNKNOWN
+            detail = f"settlement {message.settlement} does not wait for this vote"
+            raise MessageRefused(reason, detail)
+        asked = each.asked[site]
+        require(
+            message.short <= asked,
+            pb.REASON_MALFORMED,
+            f"{message.short} persons less than the {asked} that were asked for",
+        )
+        if message.short < asked:
+            try:
+                given = asked - message.short
+                each.ballot.add(site, given, message.tokens, message.reach, message.values)
+            except ValueError as error:
+                raise MessageRefused(pb.REASON_MALFORMED, str(error)) from error
+        del each.asked[site]
+        each.spare[site] = message.spare
+        self._learn_pace(site, now_ns - each.since)
+        return self._go_on(each, now_ns)
+
+    def withdraw(self, site: int, message: pb.Withdraw, now_ns: int) -> list[Effect]:
+        """A site decides alone; what that does to a committed class the publisher finds out."""
+        each = self._open.get(message.settlement)
+        if each is None or site not in each.sites:
+            return []
+        self.statistics["withdrawn"] += 1
+        return self._without(each, site, now_ns)
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Time has passed: go on without those who have had enough of it."""
+        effects: list[Effect] = []
+        for each in list(self._open.values()):
+            usual = [self._answer_ns.get(site, 0) for site in each.asked]
+            patience = max(self._patience_ns, PATIENCE_TIMES * max(usual, default=0))
+            if now_ns - each.since > patience:
+                self.statistics["silent"] += len(each.asked)
+                for site in list(each.asked):
+                    each.spare.pop(site, None)
+                each.asked.clear()
+                effects += self._go_on(each, now_ns)
+        return effects
+
+    # --- what follows from an answer
+
+    def _without(self, each: _Open, site: int, now_ns: int) -> list[Effect]:
+        if site == each.proposer:
+            return self._abort(each, pb.ABORT_REASON_TIMEOUT)
+        del each.sites[site]
+        each.asked.pop(site, None)
+        each.spare.pop(site, None)
+        each.ballot.drop(site)
+        return self._go_on(each, now_ns)
+
+    def _go_on(self, each: _Open, now_ns: int) -> list[Effect]:
+        if each.asked:
+            return []
+        need = self._need(list(each.ballot.votes))
+        missing = need.k - each.ballot.persons
+        diverse = need.l <= 1 or each.ballot.values >= need.l
+        if missing <= 0 and diverse:
+            return self._commit(each)
+        if diverse and sum(each.spare.values()) >= missing:
+            return self._refill(each, missing, now_ns)
+        if each.radius < RADIUS_ALL:
+            each.widened += 1
+            last = each.widened > WIDENED_MAX
+            each.radius = RADIUS_ALL if last else min(round(each.radius * WIDER), RADIUS_ALL)
+            return self._widen(each, max(missing, 0), now_ns)
+        # Nobody has more. If all streams have ended and nothing is held elsewhere, nobody will.
+        ended = all(site in self._ended for site in self._policies)
+        self._exhausted = ended and len(self._open) == 1
+        exhausted, too_few = pb.ABORT_REASON_EXHAUSTED, pb.ABORT_REASON_TOO_FEW
+        return self._abort(each, exhausted if self._exhausted else too_few)
+
+    def _refill(self, each: _Open, missing: int, now_ns: int) -> list[Effect]:
+        """Take the rest from those who have most to spare within the radius."""
+        self.statistics["refilled"] += 1
+        persons: dict[int, int] = {}
+        for site in sorted(each.spare, key=lambda site: (-each.spare[site], site)):
+            if missing <= 0:
+                break
+            persons[site] = min(each.spare[site], missing)
+            missing -= persons[site]
+        return self._ask_more(each, persons, now_ns)
+
+    def _widen(self, each: _Open, missing: int, now_ns: int) -> list[Effect]:
+        """Ask everybody within a larger radius, for a little more than is missing."""
+        self.statistics["widened"] += 1
+        return self._ask_more(each, _shares(round(missing * MORE), list(each.sites)), now_ns)
+
+    def _ask_more(self, each: _Open, persons: dict[int, int], now_ns: int) -> list[Effect]:
+        need = self._need(list(each.ballot.votes))
+        wanted = need.l > 1 and each.ballot.values < need.l
+        values = each.ballot.all_values() if wanted else b""
+        each.since = now_ns
+        effects: list[Effect] = []
+        for site, number in persons.items():
+            least = 0 if site in each.ballot.votes else PERSONS_REVEALED_MIN
+            number = max(number, least)
+            if not number and not wanted:
+                continue
+            each.asked[site] = number + wanted
+            more = pb.More(
+                settlement=each.number,
+                radius=each.radius,
+                persons=number,
+                values_wanted=wanted,
+                values=values,
+            )
+            effects.append(Tell(site, pb.RelayMessage(more=more)))
+        return effects if effects else self._go_on(each, now_ns)
+
+    def _commit(self, each: _Open) -> list[Effect]:
+        self._forget(each)
+        self.statistics["committed"] += 1
+        self.statistics["persons committed"] += each.ballot.persons
+        commit = pb.RelayMessage(
+            commit=pb.Commit(
+                settlement=each.number,
+                box=each.box,
+                reach=each.ballot.reach,
+                persons=each.ballot.persons,
+                values=each.ballot.values,
+            )
+        )
+        # Those who gave nothing learn of a class that they may reuse.
+        told = [Tell(site, commit) for site in self._policies]
+        return [Committed(each.number, each.ballot.votes), *told]
+
+    def _abort(self, each: _Open, reason: pb.AbortReason) -> list[Effect]:
+        self._forget(each)
+        self.statistics[f"aborted: {pb.AbortReason.Name(reason)[13:].lower()}"] += 1
+        message = pb.RelayMessage(abort=pb.Abort(settlement=each.number, reason=reason))
+        return [Tell(site, message) for site in each.sites if site in self._policies]
+
+    def _forget(self, each: _Open) -> None:
+        del self._open[each.number]
+        self._in_flight[each.proposer] -= 1
+
+    # --- small questions
+
+    def _check(self, site: int, message: pb.Propose) -> None:
+        number = message.settlement
+        require(
+            number > self._last.get(site, -1),
+            pb.REASON_STALE,
+            f"settlement {number} is over or under way",
+        )
         require(
             number % SITES_MAX == site,
             pb.REASON_MALFORMED,
@@ -161,209 +313,32 @@ class Settlement:
             f"a box has {self._terms.box_bytes} bytes, not {len(message.box)}",
         )
         require(
-            0 < len(radii) <= RADII_MAX and radii[0] > 0 and sorted(set(radii)) == radii,
+            0 < message.radius <= RADIUS_ALL,
             pb.REASON_MALFORMED,
-            f"radii must be 1 to {RADII_MAX} rising numbers",
+            f"a radius is 1 to {RADIUS_ALL}, not {message.radius}",
         )
         require(
             self._in_flight[site] < IN_FLIGHT_MAX,
             pb.REASON_FULL,
             f"{IN_FLIGHT_MAX} settlements of this site are under way",
         )
-        counts = self._cumulative(message.counts, len(radii))
-        self._last[site] = number
-        self._in_flight[site] += 1
-        self.statistics["proposed"] += 1
-        each = _Open(
-            number=number,
-            proposer=site,
-            box=message.box,
-            radii=radii,
-            hold=self._hold(len(asked) + 1),
-            values_wanted=message.values_wanted,
-            waiting=list(asked),
-            since=now_ns,
-        )
-        self._open[number] = each
-        each.counts[site] = counts
-        each.values[site] = message.values
-        ask = pb.RelayMessage(
-            ask=pb.Ask(
-                settlement=number,
-                box=each.box,
-                radii=radii,
-                hold=each.hold,
-                values_wanted=each.values_wanted,
-            )
-        )
-        return [*(Tell(other, ask) for other in asked), *self._go_on(each, now_ns)]
-
-    def count(self, site: int, message: pb.Count, now_ns: int) -> list[Effect]:
-        """A site says what it holds."""
-        each = self._awaited(site, message.settlement, prepared=False)
-        each.counts[site] = self._cumulative(message.counts, len(each.radii))
-        each.values[site] = message.values
-        each.waiting.remove(site)
-        self._learn_pace(site, now_ns - each.since)
-        return self._go_on(each, now_ns)
-
-    def vote(self, site: int, message: pb.Vote, now_ns: int) -> list[Effect]:
-        """A site says what it reserved."""
-        each = self._awaited(site, message.settlement, prepared=True)
-        try:
-            unpack_sparse(message.reach, self._terms.reach_length)
-            self._terms.union().add(message.persons, message.values)
-        except ValueError as error:
-            raise MessageRefused(pb.REASON_MALFORMED, str(error)) from error
-        each.votes[site] = message
-        each.waiting.remove(site)
-        self._learn_pace(site, now_ns - each.since)
-        return self._go_on(each, now_ns)
-
-    def withdraw(self, site: int, message: pb.Withdraw, now_ns: int) -> list[Effect]:
-        """A site decides alone; whether that breaks a class is for the publisher to find out."""
-        each = self._open.get(message.settlement)
-        if each is None:
-            return []
-        self.statistics["withdrawn"] += 1
-        if each.proposer == site and each.radius is None:
-            return self._abort(each, pb.ABORT_REASON_TIMEOUT)
-        each.counts.pop(site, None)
-        each.votes.pop(site, None)
-        each.quota.pop(site, None)
-        if site in each.waiting:
-            each.waiting.remove(site)
-        return self._go_on(each, now_ns)
-
-    def tick(self, now_ns: int) -> list[Effect]:
-        """Time has passed: go on without those who have had enough of it."""
-        effects: list[Effect] = []
-        for each in list(self._open.values()):
-            patience = max(
-                [self._patience_ns]
-                + [PATIENCE_TIMES * self._answer_ns.get(site, 0) for site in each.waiting]
-            )
-            if now_ns - each.since > patience:
-                self.statistics["silent"] += len(each.waiting)
-                each.waiting.clear()
-                effects += self._go_on(each, now_ns)
-        return effects
-
-    # --- what follows from an answer
-
-    def _go_on(self, each: _Open, now_ns: int) -> list[Effect]:
-        if each.waiting:
-            return []
-        return self._prepare(each, now_ns) if each.radius is None else self._close(each)
-
-    def _prepare(self, each: _Open, now_ns: int) -> list[Effect]:
-        need = self._need(list(each.counts))
-        want = max(need.k, round(need.k * self._slack))
-        quotas = share_out(each.counts, want, each.hold)
-        total = sum(quotas.persons.values())
-        few = total < need.k or quotas.persons[each.proposer] == 0
-        if few or (each.values_wanted and not self._diverse(each, need.l)):
-            return self._abort(each, pb.ABORT_REASON_TOO_FEW)
-        each.radius = quotas.radius
-        each.quota = quotas.persons
-        each.waiting = [site for site, persons in quotas.persons.items() if persons]
-        each.since = now_ns
-        return [
-            Tell(
-                site,
-                pb.RelayMessage(
-                    prepare=pb.Prepare(settlement=each.number, radius=each.radius, persons=persons)
-                ),
-            )
-            for site, persons in quotas.persons.items()
-            if each.counts[site][-1]  # others hold nothing
-        ]
-
-    def _diverse(self, each: _Open, l: int) -> bool:
-        """Whether all that is held together has l values."""
-        union = self._terms.union()
-        for values in each.values.values():
-            try:
-                union.add(pb.Persons(), values)
-            except ValueError:
-                continue
-        return union.values >= l
-
-    def _close(self, each: _Open) -> list[Effect]:
-        need, union = self._need(list(each.votes)), self._terms.union()
-        for vote in each.votes.values():
-            union.add(vote.persons, vote.values)
-        # Follow what is seen: persons that were promised and did not come, or came twice.
-        promised = sum(each.quota.values())
-        short = union.persons < need.k
-        factor = SLACK_RISE if short and promised >= need.k else SLACK_FALL
-        self._slack = min(max(1.0, self._slack * factor), SLACK_MAX)
-        if short or union.values < need.l:
-            return self._abort(each, pb.ABORT_REASON_SHORT)
-        self._forget(each)
-        self.statistics["committed"] += 1
-        self.statistics["persons"] += union.persons
-        reach = np.zeros(self._terms.reach_length, np.uint8)
-        for vote in each.votes.values():
-            np.maximum(reach, unpack_sparse(vote.reach, len(reach)), out=reach)
-        assert each.radius is not None
-        commit = pb.RelayMessage(
-            commit=pb.Commit(
-                settlement=each.number,
-                box=each.box,
-                radius=each.radii[each.radius],
-                reach=pack_sparse(reach),
-                persons=union.persons,
-                values=union.values,
-            )
-        )
-        votes = {site: (vote.persons, vote.values) for site, vote in each.votes.items()}
-        # Those who gave nothing learn of a class that they may reuse.
-        return [
-            Committed(each.number, votes),
-            *(Tell(site, commit) for site in self._policies),
-        ]
-
-    def _abort(self, each: _Open, reason: pb.AbortReason) -> list[Effect]:
-        self._forget(each)
-        self.statistics[f"aborted: {pb.AbortReason.Name(reason)[13:].lower()}"] += 1
-        message = pb.RelayMessage(abort=pb.Abort(settlement=each.number, reason=reason))
-        sites = dict.fromkeys([each.proposer, *each.counts, *each.waiting])
-        return [Tell(site, message) for site in sites if site in self._policies]
-
-    def _forget(self, each: _Open) -> None:
-        del self._open[each.number]
-        self._in_flight[each.proposer] -= 1
-
-    # --- small questions
-
-    def _awaited(self, site: int, number: int, *, prepared: bool) -> _Open:
-        each = self._open.get(number)
-        if each is not None and site in each.waiting and (each.radius is not None) == prepared:
-            return each
-        over = number <= self._last.get(number % SITES_MAX, -1)
-        reason = pb.REASON_STALE if over else pb.REASON_UNKNOWN
-        raise MessageRefused(reason, f"settlement {number} does not wait for this")
-
-    def _cumulative(self, counts: bytes, radii: int) -> list[int]:
-        try:
-            numbers = decode_numbers(counts, radii, PERSONS_MAX)
-        except ValueError as error:
-            raise MessageRefused(pb.REASON_MALFORMED, str(error)) from error
-        numbers += [0] * (radii - len(numbers))
-        return list(np.cumsum(numbers, dtype=np.int64).tolist())
 
     def _need(self, sites: list[int]) -> Policy:
         """The strictest policy of those who take part."""
         policies = [self._policies[site] for site in sites if site in self._policies]
-        return Policy(
-            max([self._terms.k, *(policy.k for policy in policies)]),
-            max([self._terms.l, *(policy.l for policy in policies)]),
-        )
-
-    def _hold(self, sites: int) -> int:
-        return max(3, -(-HOLD_SHARES * round(self._terms.k * SLACK_MAX) // sites))
+        policies.append(self._terms.policy)
+        return Policy(max(each.k for each in policies), max(each.l for each in policies))
 
     def _learn_pace(self, site: int, elapsed_ns: int) -> None:
         usual = self._answer_ns.get(site, elapsed_ns)
         self._answer_ns[site] = (7 * usual + elapsed_ns) // 8
+
+
+def _shares(persons: int, sites: list[int]) -> dict[int, int]:
+    """Equal shares of so many persons."""
+    shares, taken = {}, 0
+    for place, site in enumerate(sites, start=1):
+        upto = persons * place // len(sites)
+        shares[site] = upto - taken
+        taken = upto
+    return shares

@@ -22,9 +22,10 @@ from core.tokens import TokenKey
 from relay_server.pb import exchange_pb2 as pb
 from site_node.exchange_events import Received, SessionEffect, SessionEvent
 from site_node.paper_boxes import BoxSpace
+from site_node.paper_clusters import Cluster
 from site_node.paper_messages import Summaries, Summary, hello
 from site_node.paper_outbox import Outbox
-from site_node.paper_site import PaperSite, Parts
+from site_node.paper_site import PaperSite
 from site_node.paper_values import SensitiveValues
 from site_node.paper_window import Window
 from site_node.publication import Publications
@@ -76,15 +77,13 @@ class PaperSession:
         )
         self._outbox = Outbox(space, self._window, Publications(teller), self._statistics)
         self._site = PaperSite(
-            Parts(
-                parameters=parameters,
-                space=space,
-                values=values,
-                summaries=self._summaries,
-                window=self._window,
-                outbox=self._outbox,
-                statistics=self._statistics,
-            ),
+            parameters,
+            space=space,
+            values=values,
+            summaries=self._summaries,
+            window=self._window,
+            outbox=self._outbox,
+            statistics=self._statistics,
             seed=seed,
         )
         self._clock = 0
@@ -208,18 +207,23 @@ class PaperSession:
 
     def _release_shared(self, message: pb.Cluster) -> None:
         summary = self._summary(message)
-        cluster = self._site.gamma.find(message.id)
+        cluster = self._known(message.id)
         if summary is None or cluster is None:
             self._refuse()
         else:
             self._site.release_shared(cluster, summary)
 
     def _remove_shared(self, cluster_id: int) -> None:
-        cluster = self._site.gamma.find(cluster_id)
+        cluster = self._known(cluster_id)
         if cluster is None:
             self._refuse()
         else:
             self._site.remove_shared(cluster)
+
+    def _known(self, cluster_id: int) -> Cluster | None:
+        """The open cluster, if others can know it."""
+        cluster = self._site.gamma.find(cluster_id)
+        return cluster if cluster is not None and cluster.known else None
 
     def _summary(self, message: pb.Cluster) -> Summary | None:
         try:

@@ -33,8 +33,8 @@ class Summaries:
     """Clusters to messages and back.
 
     A box travels on a grid of 256 points, rounded outward (core.boxes), where the paper sends exact
-    ends. So that all sites start from the same generalisation, as they do in the paper, the sender
-    goes on with the box as it was sent: `encode` returns it.
+    ends. So that all sites can publish a released cluster with the same generalisation, as they
+    would in the paper, its sender publishes it as it was sent: `encode` returns that box, too.
     """
 
     def __init__(self, schema: Schema, space: BoxSpace, values: SensitiveValues) -> None:

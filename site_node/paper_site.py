@@ -14,7 +14,6 @@ Where the paper leaves something open, this is what it is taken to mean:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,35 +30,32 @@ from site_node.paper_values import NO_VALUES, SensitiveValues
 from site_node.paper_window import Window
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a site is made of."""
-
-    parameters: Parameters
-    space: BoxSpace
-    values: SensitiveValues
-    summaries: Summaries
-    window: Window
-    outbox: Outbox
-    statistics: Counter[str]
-
-
 class PaperSite:
     """Gamma, Omega and tau of one site, and what becomes of its tuples."""
 
-    def __init__(self, parts: Parts, *, seed: int) -> None:
-        rules = parts.parameters
-        self._k, self._l, self._beta = rules.k, rules.l, rules.beta
-        self._space = parts.space
-        self._values = parts.values
-        self._summaries = parts.summaries
-        self._window = parts.window
-        self._outbox = parts.outbox
-        self._statistics = parts.statistics
+    def __init__(
+        self,
+        parameters: Parameters,
+        *,
+        space: BoxSpace,
+        values: SensitiveValues,
+        summaries: Summaries,
+        window: Window,
+        outbox: Outbox,
+        statistics: Counter[str],
+        seed: int,
+    ) -> None:
+        self._k, self._l, self._beta = parameters.k, parameters.l, parameters.beta
+        self._space = space
+        self._values = values
+        self._summaries = summaries
+        self._window = window
+        self._outbox = outbox
+        self._statistics = statistics
         self._dice = Dice(seed)
-        self.gamma = OpenClusters(parts.space, parts.values, k=rules.k)
-        self._omega = ReusableClasses(parts.space, rules.reuse_max)
-        self._tau = Tau(rules.mu)
+        self.gamma = OpenClusters(space, values, k=parameters.k)
+        self._omega = ReusableClasses(space, parameters.reuse_max)
+        self._tau = Tau(parameters.mu)
         # Undecided tuples in the order of arrival, with their hosts; their persons and values.
         self._host: dict[int, Cluster] = {}
         self._all_persons: dict[int, int] = {}
@@ -122,10 +118,9 @@ class PaperSite:
         for cluster in self._due:
             if self.gamma.holds(cluster) and self._is_due(cluster):
                 box = self.gamma.box(cluster)
-                message, sent = self._summaries.encode(
+                message, _ = self._summaries.encode(
                     cluster.id, cluster.local_size, box, cluster.values, NO_VALUES
                 )
-                self.gamma.set_box(cluster, sent)
                 cluster.known = True
                 messages.append(message)
         self._due = {}

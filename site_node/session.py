@@ -13,48 +13,55 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.boxes import RADIUS_SHIFT, Box, BoxCodec
+from core.boxes import Box, BoxCodec
 from core.config import Parameters
 from core.errors import PrivacyBreachError
 from core.events import Publish, RecordsArrived, StreamEnded, Ticked
-from core.exchange import PERSONS_REVEALED_MIN, PROTOCOL_VERSION
+from core.exchange import PERSONS_REVEALED_MIN, PROTOCOL_VERSION, RADIUS_ALL
+from core.joint import Due, Held, JointMachine
 from core.kernels.layout import GRID
 from core.loss import class_losses
-from core.joint import Due, Held, JointClass, JointMachine
 from core.schema import Schema
 from core.tokens import TokenKey
-from core.varint import encode_numbers
 from relay_server.pb import exchange_pb2 as pb
 from site_node.exchange_events import Accept, Received, Send, SessionEffect, SessionEvent
 from site_node.publication import Publications
 from site_node.summaries import Summaries
 from site_node.telling import Teller
 
-# Radii of a proposal: within these multiples of its own share the proposer has so many persons.
-LADDER: Final = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)
-# The last radius takes in everything.
-RADIUS_ALL: Final = (1 << 31 >> RADIUS_SHIFT) - 1
-# A proposer holds this many times its share.
-HOLD_SHARES: Final = 3
 # Settlements of this site that are under way at most; once the stream has ended, one at a time.
 UNDER_WAY_MAX: Final = 16
 # How often a record is proposed.
 TRIES_MAX: Final = 3
 # A record comes due this many times the usual time of a settlement before its deadline.
 LEAD_TIMES: Final = 2
-# What a settlement must promise to lose less than, of what this site would lose alone.
-WORTH_IT: Final = 0.95
 # What a cluster published alone is taken to lose at first, and how slowly that follows experience.
 ALONE_FIRST: Final = 1.5
 PATIENT: Final = 16
 
 Longs = NDArray[np.int64]
+NO_SLOTS: Final = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tactics:
+    """What a site may choose freely; docs/protocol.md says what each is worth.
+
+    growth_steps  in how many steps the proposed box grows around the record
+    radius_first  the radius to begin with: within it the proposer has so many times its share
+    worth_it      what a settlement must promise to lose less than, of what this site loses alone
+    share_news    whether cluster summaries are sent
+    """
+
+    growth_steps: int = 8
+    radius_first: float = 1.5
+    worth_it: float = 0.95
+    share_news: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -62,20 +69,13 @@ class _Settling:
     """A settlement that this site takes part in."""
 
     number: int
+    wire: bytes  # the box as it travels
     box: Box
-    radii: list[int]
-    held: Held
+    promised: Longs  # slots that are held for it
     values_wanted: bool
     first: int | None  # position of the record that it is for, if this site proposed it
     since: int  # position of the stream when it began
     since_ns: int
-    radius: int = 0
-    voted: Longs | None = None  # slots that were promised for good
-
-    @property
-    def promised(self) -> Longs:
-        """All slots that are held for it."""
-        return self.held.slots if self.voted is None else self.voted
 
 
 @dataclass(slots=True)
@@ -128,12 +128,15 @@ class Session:
         patience_ns: int,
         own_k: int = 0,
         own_l: int = 0,
+        tactics: Tactics | None = None,
     ) -> None:
         self._site = site
         self._schema = schema
         self._parameters = parameters
         self._own_policy = own_k, own_l
         self._patience_ns = patience_ns
+        self._tactics = tactics or Tactics()
+        self._radius_times = self._tactics.radius_first
         self._machine = JointMachine(schema, parameters, seed=seed)
         self._codec = BoxCodec(schema)
         self._teller = Teller(schema, k=parameters.k, l=parameters.l, key=TokenKey(key))
@@ -146,6 +149,9 @@ class Session:
         self._proved: dict[int, None] = {}  # classes that need no proof from us any more
         self._pace = _Pace()
         self._ended = False
+        self._exhausted = False  # the relay knows that no class can be formed any more
+        self._own_open = 0
+        self._futile: int | None = None  # free records here when all sites had too few
         self._now_ns = 0
         self._expected = _Expected()
         self.open_clusters_max = 0
@@ -200,6 +206,7 @@ class Session:
             case StreamEnded():
                 self._ended = True
                 self._due = deque(self._machine.undecided())
+                effects.append(Send(pb.SiteMessage(ended=pb.Ended())))
         effects += self._settle_due()
         self.open_clusters_max = max(self.open_clusters_max, self._machine.open_clusters)
         return effects
@@ -215,7 +222,7 @@ class Session:
         due = self._machine.due
         if due is not None:
             effects += self._face(due)
-        if self._sites > 1:
+        if self._sites > 1 and self._tactics.share_news:
             effects += [Send(message) for message in self._summaries.news(self._sites)]
         return effects
 
@@ -228,7 +235,7 @@ class Session:
     def _settle_due(self) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         most = 1 if self._ended else UNDER_WAY_MAX
-        while self._due and sum(each.first is not None for each in self._open.values()) < most:
+        while self._due and self._own_open < most:
             position = self._due.popleft()
             if self._machine.is_free(position):
                 effects += self._settle(position)
@@ -240,16 +247,10 @@ class Session:
         if self._machine.is_held(position):
             slot = int(self._machine.slots(np.array([position]))[0])
             each = next(each for each in self._open.values() if slot in each.promised)
-            effects += self._take_back(each, slot)
+            effects += self._withdraw(each)
         return effects + self._decide(position)
 
-    def _take_back(self, each: _Settling, slot: int) -> list[SessionEffect]:
-        if each.voted is None and each.first is None:
-            # Counts are no promise: the others may still be given.
-            keep = each.held.slots != slot
-            each.held = Held(each.held.slots[keep], each.held.distances[keep])
-            self._machine.let_go(np.array([slot]))
-            return []
+    def _withdraw(self, each: _Settling) -> list[SessionEffect]:
         self._counters["withdrawn"] += 1
         self._give_up(each)
         return [Send(pb.SiteMessage(withdraw=pb.Withdraw(settlement=each.number)))]
@@ -269,41 +270,66 @@ class Session:
 
     def _settle(self, position: int) -> list[SessionEffect]:
         """Propose a class around the record, or decide it alone where that is of no use."""
-        k, sites = self._parameters.k, self._sites
-        if sites < 2 or self._tries[position] >= TRIES_MAX or self._too_late(position):
+        machine, tactics = self._machine, self._tactics
+        alone = self._sites < 2 or self._exhausted or self._is_futile()
+        if alone or self._tries[position] >= TRIES_MAX or self._too_late(position):
             return self._decide(position)
-        share = max(PERSONS_REVEALED_MIN, -(-k // sites))
-        grown, persons = self._machine.box_around(position, share)
+        share = max(PERSONS_REVEALED_MIN, -(-self._parameters.k // self._sites))
+        grown, persons = machine.box_around(position, share, tactics.growth_steps)
         if persons < PERSONS_REVEALED_MIN or not self._worth_it(position, grown):
             return self._decide(position)
         wire = self._codec.encode(grown)
         box = self._codec.decode(wire)
-        held = self._machine.hold_nearest(
-            box, first=position, least=0, radius=RADIUS_ALL, persons=HOLD_SHARES * share
-        )
-        radii = _radii(self._distances_by_person(held), share)
-        counts = self._counts(held, radii)
-        near = held.slots[: min(share, len(held.slots))]
-        secured = len(np.unique(self._machine.values(near))) >= self._parameters.l
-        number = self._machine.next_id()
+        held, radius = machine.hold_around(box, position, persons=share, reach=self._radius_times)
+        slots, reach = machine.reach(held.slots, box)
+        machine.let_go(_without(held.slots, slots))
+        number = machine.next_id()
+        told = self._teller.persons(number, machine.persons(slots))
         self._tries[position] += 1
         self._counters["proposed"] += 1
+        self._begin(number, wire, box, slots, values_wanted=True, first=position)
+        propose = pb.Propose(
+            settlement=number,
+            box=wire,
+            radius=radius,
+            persons=told.count if self._teller.disjoint else 0,
+            tokens=told.tokens,
+            reach=reach,
+            values=self._teller.values(number, machine.values(slots)),
+            spare=held.spare,
+        )
+        return [Send(pb.SiteMessage(propose=propose))]
+
+    def _begin(
+        self,
+        number: int,
+        wire: bytes,
+        box: Box,
+        slots: Longs,
+        *,
+        values_wanted: bool,
+        first: int | None,
+    ) -> None:
+        self._own_open += first is not None
         self._open[number] = _Settling(
             number=number,
+            wire=wire,
             box=box,
-            radii=radii,
-            held=held,
-            values_wanted=not secured,
-            first=position,
+            promised=slots,
+            values_wanted=values_wanted,
+            first=first,
             since=self._machine.position,
             since_ns=self._now_ns,
         )
-        propose = pb.Propose(
-            settlement=number, box=wire, radii=radii, counts=counts, values_wanted=not secured
-        )
-        if not secured:
-            propose.values = self._teller.values(number, self._machine.values(held.slots))
-        return [Send(pb.SiteMessage(propose=propose))]
+
+    def _is_futile(self) -> bool:
+        """Whether all sites together had too few the last time, and this one has no more since."""
+        if self._futile is None:
+            return False
+        if self._machine.free_records > self._futile:
+            self._futile = None
+            return False
+        return True
 
     def _too_late(self, position: int) -> bool:
         lead = self._pace.lead
@@ -315,26 +341,12 @@ class Session:
         """Whether a settlement promises less loss than publishing the record's cluster alone."""
         if not self._machine.is_ready(position):
             return True
-        around, _ = self._machine.box_around(position, self._parameters.k)
+        steps = self._tactics.growth_steps
+        around, _ = self._machine.box_around(position, self._parameters.k, steps)
         alone, joint = self._machine.loss(around), self._machine.loss(box)
         self._expected.around = alone
-        return joint * self._expected.joint < WORTH_IT * alone * self._expected.alone
-
-    def _distances_by_person(self, held: Held) -> list[int]:
-        """The distance of each person's nearest tuple, ascending."""
-        _, first = np.unique(self._machine.persons(held.slots), return_index=True)
-        return sorted(held.distances[first].tolist())
-
-    def _counts(self, held: Held, radii: list[int]) -> bytes:
-        """Persons within each radius, as increments; nothing where that would reveal too few."""
-        distances = np.array(self._distances_by_person(held))
-        limits = np.array(radii, np.int64) << RADIUS_SHIFT
-        within = np.searchsorted(distances, limits, side="right")
-        within[within < PERSONS_REVEALED_MIN] = 0
-        increments = np.diff(within, prepend=0).tolist()
-        while increments and increments[-1] == 0:
-            increments.pop()
-        return encode_numbers(increments)
+        expected, worth_it = self._expected, self._tactics.worth_it
+        return joint * expected.joint < worth_it * alone * expected.alone
 
     # --- what the relay says
 
@@ -349,8 +361,8 @@ class Session:
                     self._sites = max(1, message.members.sites)
                 case "ask":
                     return self._asked(message.ask)
-                case "prepare":
-                    return self._prepare(message.prepare)
+                case "more":
+                    return self._asked_for_more(message.more)
                 case "commit":
                     return self._committed(message.commit)
                 case "abort":
@@ -367,31 +379,59 @@ class Session:
         return []
 
     def _asked(self, ask: pb.Ask) -> list[SessionEffect]:
-        box, radii = self._codec.decode(ask.box), list(ask.radii)
-        if ask.settlement in self._open or not radii or sorted(set(radii)) != radii:
-            raise ValueError(f"settlement {ask.settlement} cannot be asked for")
+        if ask.settlement in self._open:
+            raise ValueError(f"settlement {ask.settlement} is under way")
+        box = self._codec.decode(ask.box)
+        radius = min(ask.radius, RADIUS_ALL)
         held = self._machine.hold_nearest(
-            box, first=None, least=self._least(), radius=radii[-1], persons=ask.hold
+            box, least=self._least(), radius=radius, persons=ask.persons
         )
-        counts = self._counts(held, radii)
-        answer = pb.Count(settlement=ask.settlement, counts=counts)
-        if not counts:
+        if held.persons < PERSONS_REVEALED_MIN:
             self._machine.let_go(held.slots)
-            return [Send(pb.SiteMessage(count=answer))]
-        if ask.values_wanted:
-            values = self._machine.values(held.slots)
-            answer.values = self._teller.values(ask.settlement, values)
-        self._open[ask.settlement] = _Settling(
-            number=ask.settlement,
-            box=box,
-            radii=radii,
-            held=held,
-            values_wanted=ask.values_wanted,
-            first=None,
-            since=self._machine.position,
-            since_ns=self._now_ns,
+            held = Held(NO_SLOTS, 0, 0)
+        self._begin(
+            ask.settlement, ask.box, box, NO_SLOTS, values_wanted=ask.values_wanted, first=None
         )
-        return [Send(pb.SiteMessage(count=answer))]
+        return self._vote(self._open[ask.settlement], held.slots, ask.persons, held.spare)
+
+    def _asked_for_more(self, more: pb.More) -> list[SessionEffect]:
+        each = self._open.get(more.settlement)
+        if each is None:
+            raise ValueError(f"settlement {more.settlement} is not under way here")
+        least, radius = self._least(), min(more.radius, RADIUS_ALL)
+        held = self._machine.hold_nearest(
+            each.box, least=least, radius=radius, persons=more.persons
+        )
+        slots = held.slots
+        if not len(each.promised) and held.persons < PERSONS_REVEALED_MIN:
+            self._machine.let_go(slots)
+            slots = NO_SLOTS
+        elif more.values_wanted:
+            known = self._teller.known_values(more.settlement, more.values)
+            other = self._machine.hold_new_value(
+                each.box, least=least, radius=radius, other_than=known
+            )
+            slots = np.concatenate([slots, other.slots])
+        each.values_wanted |= more.values_wanted
+        return self._vote(each, slots, more.persons + more.values_wanted, held.spare)
+
+    def _vote(self, each: _Settling, slots: Longs, asked: int, spare: int) -> list[SessionEffect]:
+        """Promise these tuples for good."""
+        machine = self._machine
+        covered, reach = machine.reach(slots, each.box)
+        machine.let_go(_without(slots, covered))
+        each.promised = np.concatenate([each.promised, covered])
+        told = self._teller.persons(each.number, machine.persons(covered))
+        vote = pb.Vote(
+            settlement=each.number,
+            short=max(0, asked - told.count),
+            tokens=told.tokens,
+            reach=reach,
+            spare=spare,
+        )
+        if each.values_wanted and len(covered):
+            vote.values = self._teller.values(each.number, machine.values(covered))
+        return [Send(pb.SiteMessage(vote=vote))]
 
     def _least(self) -> int:
         """The oldest position that may be promised: it must not expire before the commit."""
@@ -400,77 +440,23 @@ class Session:
             return 0
         return self._machine.position - self._parameters.delay_tuples - 1 + lead // LEAD_TIMES + 1
 
-    def _prepare(self, prepare: pb.Prepare) -> list[SessionEffect]:
-        each = self._open.get(prepare.settlement)
-        if each is None or each.voted is not None or prepare.radius >= len(each.radii):
-            raise ValueError(f"settlement {prepare.settlement} cannot be prepared")
-        if prepare.persons == 0:
-            self._give_up(each)
-            return self._again(each) if each.first is not None else []
-        each.radius = each.radii[prepare.radius]
-        each.voted = self._reserve(each, prepare.persons)
-        each.voted, reach = self._machine.reach(each.voted, each.box, each.radius)
-        self._machine.let_go(np.setdiff1d(each.held.slots, each.voted))
-        vote = pb.Vote(
-            settlement=each.number,
-            persons=self._teller.persons(each.number, self._machine.persons(each.voted)),
-            reach=reach,
-        )
-        if each.values_wanted or each.first is not None:
-            values = self._machine.values(each.voted)
-            vote.values = self._teller.values(each.number, values)
-        return [Send(pb.SiteMessage(vote=vote)), *self._requeue(each.held.slots)]
-
-    def _reserve(self, each: _Settling, persons: int) -> Longs:
-        """The tuples of so many persons, nearest first, and of l values if that is asked for."""
-        within = each.held.distances <= each.radius << RADIUS_SHIFT
-        slots = each.held.slots[within]
-        _, first, who = np.unique(
-            self._machine.persons(slots), return_index=True, return_inverse=True
-        )
-        rank = np.argsort(np.argsort(first))  # a person's place by its nearest tuple
-        chosen = rank[who] < persons
-        if each.values_wanted:
-            values = self._machine.values(slots)
-            for value in dict.fromkeys(values.tolist()):
-                if len(np.unique(values[chosen])) >= self._parameters.l:
-                    break
-                if value not in values[chosen]:
-                    chosen[int(np.argmax(values == value))] = True
-        more = persons - len(first)
-        if more > 0:
-            extra = self._machine.hold_nearest(
-                each.box, first=None, least=self._least(), radius=each.radius, persons=more
-            )
-            each.held = Held(
-                np.concatenate([each.held.slots, extra.slots]),
-                np.concatenate([each.held.distances, extra.distances]),
-            )
-            return np.concatenate([slots[chosen], extra.slots])
-        return slots[chosen]
-
     def _committed(self, commit: pb.Commit) -> list[SessionEffect]:
         each = self._open.get(commit.settlement)
-        box = self._codec.decode(commit.box)
-        made = self._machine.joint_class(commit.settlement, box, commit.radius, commit.reach)
+        box = self._codec.decode(commit.box) if each is None else each.box
+        made = self._machine.joint_class(commit.settlement, box, commit.reach)
         self._prove(commit.settlement)
-        if each is None or each.voted is None:
+        if each is None or not len(each.promised):
             # A class of others: it may be reused.
-            self._machine.publish(made, np.zeros(0, np.int64))
-            return self._drop(each) if each is not None else []
-        self._check_proof(each, commit, box)
-        del self._open[each.number]
-        self._learn_pace(each)
+            self._machine.publish(made, NO_SLOTS)
+            self._open.pop(commit.settlement, None)
+            return []
+        self._check_proof(each, commit)
+        self._close(each)
         if each.first is not None:
             self._expected.learn_joint(made.loss, self._machine.loss(each.box))
-        published = self._machine.publish(made, each.voted)
-        return self._publish(published, voted=made)
+        return self._publish(self._machine.publish(made, each.promised), voted=True)
 
-    def _drop(self, each: _Settling) -> list[SessionEffect]:
-        self._give_up(each)
-        return self._requeue(each.promised)
-
-    def _check_proof(self, each: _Settling, commit: pb.Commit, box: Box) -> None:
+    def _check_proof(self, each: _Settling, commit: pb.Commit) -> None:
         """Nothing is published on a commit that does not prove k and l, or is of another box."""
         (own_k, own_l), parameters = self._own_policy, self._parameters
         k, l = max(parameters.k, own_k), max(parameters.l, own_l)
@@ -479,57 +465,52 @@ class Session:
                 f"site {self._site!r}: class {commit.settlement} was committed with "
                 f"{commit.persons} of k={k} persons and {commit.values} of l={l} values"
             )
-        same = (box.low == each.box.low).all() and (box.high == each.box.high).all()
-        if not same or commit.radius != each.radius:
+        if commit.box != each.wire:
             raise PrivacyBreachError(
                 f"site {self._site!r}: class {commit.settlement} was committed with another box "
                 "than was voted for"
             )
 
     def _aborted(self, abort: pb.Abort) -> list[SessionEffect]:
+        self._exhausted |= abort.reason == pb.ABORT_REASON_EXHAUSTED
         each = self._open.get(abort.settlement)
         if each is None:
             return []
         self._give_up(each)
-        if each.first is None:
-            return self._requeue(each.promised)
-        self._learn_pace(each)
-        effects = self._requeue(each.promised, but=each.first)
-        if not self._machine.is_free(each.first):
-            return effects
-        if abort.reason == pb.ABORT_REASON_TOO_FEW:
-            return effects + self._decide(each.first)
-        return effects + self._again(each)
+        self._requeue(each.promised, but=each.first)
+        if each.first is None or not self._machine.is_free(each.first):
+            return []
+        if abort.reason == pb.ABORT_REASON_TIMEOUT:
+            self._due.appendleft(each.first)
+            return []
+        self._futile = self._machine.free_records
+        return self._decide(each.first)
 
-    def _again(self, each: _Settling) -> list[SessionEffect]:
-        assert each.first is not None
-        self._due.appendleft(each.first)
-        return []
+    def _close(self, each: _Settling) -> None:
+        """The settlement is over; how long it took tells when to start the next ones."""
+        del self._open[each.number]
+        if each.first is None:
+            return
+        self._own_open -= 1
+        if not self._ended:
+            self._pace.recent.append(self._machine.position - each.since)
+            self._machine.lead = self._pace.lead or 0
 
     def _give_up(self, each: _Settling) -> None:
         """Let go of all that is held for the settlement."""
-        del self._open[each.number]
+        self._close(each)
         self._machine.let_go(each.promised)
 
-    def _requeue(self, slots: Longs, but: int | None = None) -> list[SessionEffect]:
+    def _requeue(self, slots: Longs, but: int | None = None) -> None:
         """Records whose turn came while they were held are due now."""
-        for position in self._machine.positions(slots).tolist():
-            passed = self._ended or self._machine.is_past_due(position)
-            if position != but and passed and self._machine.is_free(position):
+        for position in self._machine.past_due(slots, all_of_them=self._ended):
+            if position != but:
                 self._due.append(position)
-        return []
 
     def _learn(self, release: pb.Release) -> None:
         for each in release.classes:
             self._machine.learn(each.id, each.bounds)
             self._prove(each.id)
-
-    def _learn_pace(self, each: _Settling) -> None:
-        if each.first is not None and not self._ended:
-            self._pace.recent.append(self._machine.position - each.since)
-            lead = self._pace.lead
-            assert lead is not None
-            self._machine.lead = lead
 
     def _lose_patience(self) -> list[SessionEffect]:
         """The relay is silent: what was not promised for good is given back."""
@@ -537,31 +518,28 @@ class Session:
         for each in list(self._open.values()):
             if self._now_ns - each.since_ns > self._patience_ns:
                 self._counters["timed out"] += 1
-                self._give_up(each)
-                effects.append(Send(pb.SiteMessage(withdraw=pb.Withdraw(settlement=each.number))))
-                effects += self._requeue(each.promised, but=each.first)
+                effects += self._withdraw(each)
+                self._requeue(each.promised, but=each.first)
                 if each.first is not None and self._machine.is_free(each.first):
                     effects += self._decide(each.first)
         return effects
 
     # --- publishing
 
-    def _publish(
-        self, effects: Iterable[Publish], voted: JointClass | None = None
-    ) -> list[SessionEffect]:
+    def _publish(self, effects: Iterable[Publish], *, voted: bool = False) -> list[SessionEffect]:
         out: list[SessionEffect] = []
         for effect in effects:
             out.append(effect)
             slots = self._machine.slots(effect.position)
             persons, values = self._machine.persons(slots), self._machine.values(slots)
             message = self._publications.of(
-                effect, persons, values, proved=self._proved, voted=voted is not None
+                effect, persons, values, proved=self._proved, voted=voted
             )
             out.append(Send(message))
             fresh = [n for n in effect.classes.class_id.tolist() if n not in self._proved]
             for number in fresh:
                 self._prove(number)
-            if fresh and self._sites > 1:
+            if fresh and self._sites > 1 and self._tactics.share_news:
                 out += [Send(message) for message in self._summaries.released(effect, fresh)]
         return out
 
@@ -572,9 +550,6 @@ class Session:
             del self._proved[next(iter(self._proved))]
 
 
-def _radii(distances: list[int], share: int) -> list[int]:
-    """Rising radii, the last of which takes in everything."""
-    ranks = [min(len(distances), max(1, round(times * share))) for times in LADDER]
-    chosen = [(distances[rank - 1] >> RADIUS_SHIFT) + 1 for rank in ranks]
-    radii = [1, *(after for before, after in pairwise([1, *sorted(chosen)]) if after > before)]
-    return [*radii, RADIUS_ALL]
+def _without(slots: Longs, those: Longs) -> Longs:
+    """The slots that are not among those, which are some of them."""
+    return NO_SLOTS if len(slots) == len(those) else slots[~np.isin(slots, those)]

@@ -7,14 +7,24 @@ cluster that they are about, so that two of them have nothing in common.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from core.schema import Schema
-from core.tokens import TokenKey, encode_bitmap, encode_set, range_bits
+from core.tokens import (
+    TokenKey,
+    decode_bitmap,
+    decode_set,
+    encode_bitmap,
+    encode_set,
+    range_bits,
+)
 from relay_server.pb import exchange_pb2 as pb
 
 Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class Teller:
@@ -37,6 +47,20 @@ class Teller:
             return pb.Persons(count=len(np.unique(codes)))
         tokens = self._key.persons(owner, codes, self._person_bits)
         return pb.Persons(count=len(tokens), tokens=encode_set(tokens, self._person_bits))
+
+    def known_values(self, owner: int, data: bytes) -> Callable[[Codes], Flags]:
+        """Tells which values are not among those; ValueError when they are malformed."""
+        if self._leaves is not None:
+            known = decode_bitmap(data)
+            return lambda codes: ~np.isin(codes, known)
+        bits = self._value_bits
+        told = decode_set(data, bits, 1 << bits)
+
+        def is_new(codes: Codes) -> Flags:
+            each = [self._key.values(owner, codes[i : i + 1], bits)[0] for i in range(len(codes))]
+            return ~np.isin(each, told)
+
+        return is_new
 
     def values(self, owner: int, codes: Codes) -> bytes:
         """The distinct sensitive values."""

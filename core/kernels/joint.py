@@ -41,9 +41,8 @@ from core.kernels.reuse import remember
 from core.kernels.split import enlargements_of, load_column, mark_nearest, start_part
 from core.kernels.stream import begin, push, take_in
 
-# A box grows towards its size in so many steps: those that enlarge it least join at each.
-GROWTH_STEPS: Final = 8
-_SLOT_BITS: Final = 32
+# A key is a distance and, below, a place.
+KEY_SHIFT: Final = 32
 
 
 @kernel
@@ -138,18 +137,18 @@ def gather_free(state: State, first: int, least: int) -> int:
 
 
 @kernel
-def grow(state: State, slot: int, least: int, tuples: int, box: int) -> int:
+def grow(state: State, slot: int, tuples: int, steps: int, box: int) -> int:
     """A box around the tuple and its nearest free ones, in split.low[box] and split.high[box].
 
-    Nearest is what enlarges the box least as it grows: it follows the crowd, where a ball around
-    the tuple would not. Returns how many distinct persons it holds.
+    Nearest is what enlarges the box least as it grows, in so many steps: it follows the crowd,
+    where a ball around the tuple would not. Returns how many distinct persons it holds.
     """
     rules, window, split = state.rules, state.window, state.split
-    count = gather_free(state, slot, least)
+    count = gather_free(state, slot, 0)
     wanted, taken = min(tuples, count), 1
     start_part(window, split, slot, box)
-    for step in range(1, GROWTH_STEPS + 1):
-        more = max(wanted * step // GROWTH_STEPS, 1) - taken
+    for step in range(1, steps + 1):
+        more = max(wanted * step // steps, 1) - taken
         if more <= 0:
             continue
         enlargements_of(rules, state.trees, split, box, taken, count)
@@ -187,7 +186,7 @@ def persons_in(state: State, count: int) -> int:
 def rank(state: State, low: Ints, high: Ints, first: int, least: int, radius: int) -> int:
     """Rank the free tuples that enlarge the box by at most `radius`, nearest first, then oldest.
 
-    Returns how many; split.key holds (distance, order of age). The slot `first` comes first.
+    Returns how many; split.key holds (distance, place in split.order). The slot `first` is first.
     """
     rules, split = state.rules, state.split
     count = gather_free(state, first, least)
@@ -200,7 +199,7 @@ def rank(state: State, low: Ints, high: Ints, first: int, least: int, radius: in
     within = 0
     for i in range(count):
         if split.distance[i] <= radius:
-            split.key[within] = (wide(split.distance[i]) << _SLOT_BITS) | i
+            split.key[within] = (wide(split.distance[i]) << KEY_SHIFT) | i
             within += 1
     sort_keys(split.key, within)
     if first != NOBODY and within > 0:
@@ -210,24 +209,26 @@ def rank(state: State, low: Ints, high: Ints, first: int, least: int, radius: in
 
 
 @kernel
-def hold(state: State, persons: int, count: int, slots: Longs, distances: Longs) -> int:
+def hold(state: State, persons: int, count: int, slots: Longs, found: Longs) -> int:
     """Hold the tuples of the `persons` that rank first; returns how many tuples.
 
-    Their slots and distances are written to the arrays.
+    Their slots are written to the array. found[0] is the persons that are held, found[1] those
+    that would rank next.
     """
     rules, register, window, split = state.rules, state.register, state.window, state.split
-    item, stamp, seen, held = window.item, fresh_stamp(register), 0, 0
+    item, stamp, held = window.item, fresh_stamp(register), 0
+    found[0], found[1] = 0, 0
     for i in range(count):
-        slot = split.order[split.key[i] & ((1 << _SLOT_BITS) - 1)]
+        slot = split.order[split.key[i] & ((1 << KEY_SHIFT) - 1)]
         new = True
         if rules.count_persons:
             new = first_sight(split.seen, stamp, item[slot].person, 0) < 0
-        if new and seen == persons:
-            break
-        seen += 1 if new else 0
-        slots[held] = slot
-        distances[held] = split.key[i] >> _SLOT_BITS
-        held += 1
+        if new and found[0] == persons:
+            found[1] += 1
+        elif found[1] == 0:
+            found[0] += 1 if new else 0
+            slots[held] = slot
+            held += 1
     for i in range(held):
         split.order[0] = slots[i]
         depart(state, item[slots[i]].owner, split.order, 1, HELD)

@@ -1,8 +1,9 @@
 """How far a class reaches beyond the box that was proposed for it.
 
-`reach` has a byte for the lower ends of the numeric attributes, then one for their upper ends, in
-1/255 of the radius, and one for each categorical attribute: levels above the box's node. The reach
-of a union is the larger of each byte, so the relay can unite votes without a schema.
+`reach` has a byte for the lower ends of the numeric attributes, then one for their upper ends, and
+one for each categorical attribute: levels above the box's node. A numeric byte is a length with
+four bits of mantissa and four of exponent. The reach of a union is the larger of each byte, so the
+relay can unite votes without a schema.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.kernels.box import common_ancestor, cost_of
+from core.kernels.counts import wide
 from core.kernels.jit import kernel, leaf
 from core.kernels.layout import GRID, Floats, Ints, Longs, Rules, Trees, Window
 
@@ -34,18 +36,17 @@ def measure_reach(
     slots: Longs,
     low: Ints,
     high: Ints,
-    radius: int,
     reach: Reach,
 ) -> None:
-    """The reach of these tuples, none of which enlarges the box by more than `radius`."""
+    """The reach of these tuples."""
     numeric = rules.numeric
     for j in range(reach.shape[0]):
         reach[j] = 0
     for i in range(slots.shape[0]):
         code = window.code[slots[i]]
         for d in range(numeric):
-            widen_to(reach, d, low[d] - code[d], radius)
-            widen_to(reach, numeric + d, code[d] - high[d], radius)
+            widen_to(reach, d, low[d] - code[d])
+            widen_to(reach, numeric + d, code[d] - high[d])
         for a in range(rules.categorical):
             d = numeric + a
             node = common_ancestor(trees, a, low[d], low[d], high[d])
@@ -58,11 +59,22 @@ def measure_reach(
 
 
 @leaf
-def widen_to(reach: Reach, j: int, outside: int, radius: int) -> None:
-    """Let reach[j] be enough for a code that lies this far outside, rounded up."""
-    if outside > 0:
-        needed = (np.int64(outside) * REACH_MAX + radius - 1) // radius
-        reach[j] = max(reach[j], min(needed, REACH_MAX))
+def widen_to(reach: Reach, j: int, outside: int) -> None:
+    """Let reach[j] be enough for a code that lies this far outside."""
+    byte = wide(reach[j])
+    while byte < REACH_MAX and length_of(byte) < outside:
+        byte += 16 if byte + 16 < REACH_MAX and length_of(byte + 16) < outside else 1
+    reach[j] = byte
+
+
+@leaf
+def length_of(byte: int) -> int:
+    """The length that a byte stands for, in 1/GRID; the last one is a whole attribute."""
+    if byte == 0:
+        return 0
+    if byte == REACH_MAX:
+        return GRID
+    return ((16 + (byte & 15)) << (byte >> 4)) << 4
 
 
 @kernel
@@ -72,7 +84,6 @@ def stretch(
     domain: Floats,
     low: Ints,
     high: Ints,
-    radius: int,
     reach: Reach,
     code_low: Ints,
     code_high: Ints,
@@ -86,8 +97,7 @@ def stretch(
     """
     loss, numeric = 0, rules.numeric
     for d in range(numeric):
-        under = (np.int64(reach[d]) * radius + REACH_MAX - 1) // REACH_MAX
-        over = (np.int64(reach[numeric + d]) * radius + REACH_MAX - 1) // REACH_MAX
+        under, over = length_of(wide(reach[d])), length_of(wide(reach[numeric + d]))
         code_low[d] = max(low[d] - under, 0)
         code_high[d] = min(high[d] + over, GRID)
         loss += code_high[d] - code_low[d]

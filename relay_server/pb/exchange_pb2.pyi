@@ -26,8 +26,8 @@ class AbortReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ABORT_REASON_UNSPECIFIED: _ClassVar[AbortReason]
     ABORT_REASON_TOO_FEW: _ClassVar[AbortReason]
-    ABORT_REASON_SHORT: _ClassVar[AbortReason]
     ABORT_REASON_TIMEOUT: _ClassVar[AbortReason]
+    ABORT_REASON_EXHAUSTED: _ClassVar[AbortReason]
 REASON_UNSPECIFIED: Reason
 REASON_PROTOCOL_VERSION: Reason
 REASON_SCHEMA: Reason
@@ -42,8 +42,8 @@ REASON_STALE: Reason
 REASON_UNKNOWN: Reason
 ABORT_REASON_UNSPECIFIED: AbortReason
 ABORT_REASON_TOO_FEW: AbortReason
-ABORT_REASON_SHORT: AbortReason
 ABORT_REASON_TIMEOUT: AbortReason
+ABORT_REASON_EXHAUSTED: AbortReason
 
 class SiteFrame(_message.Message):
     __slots__ = ("sequence", "acknowledged", "messages")
@@ -66,14 +66,14 @@ class RelayFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[RelayMessage, _Mapping]]] = ...) -> None: ...
 
 class SiteMessage(_message.Message):
-    __slots__ = ("hello", "share", "remove", "release", "propose", "count", "vote", "withdraw", "publication", "goodbye")
+    __slots__ = ("hello", "share", "remove", "release", "propose", "vote", "ended", "withdraw", "publication", "goodbye")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
     VOTE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     WITHDRAW_FIELD_NUMBER: _ClassVar[int]
     PUBLICATION_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
@@ -82,15 +82,15 @@ class SiteMessage(_message.Message):
     remove: Remove
     release: Release
     propose: Propose
-    count: Count
     vote: Vote
+    ended: Ended
     withdraw: Withdraw
     publication: Publication
     goodbye: Goodbye
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., propose: _Optional[_Union[Propose, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., publication: _Optional[_Union[Publication, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., propose: _Optional[_Union[Propose, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., publication: _Optional[_Union[Publication, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
 
 class RelayMessage(_message.Message):
-    __slots__ = ("welcome", "refused", "members", "share", "remove", "release", "ask", "prepare", "commit", "abort")
+    __slots__ = ("welcome", "refused", "members", "share", "remove", "release", "ask", "more", "commit", "abort")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -98,7 +98,7 @@ class RelayMessage(_message.Message):
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
-    PREPARE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
@@ -108,10 +108,10 @@ class RelayMessage(_message.Message):
     remove: Remove
     release: Release
     ask: Ask
-    prepare: Prepare
+    more: More
     commit: Commit
     abort: Abort
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., more: _Optional[_Union[More, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "site", "schema_fingerprint", "k", "l", "exchange", "persons_disjoint", "values_as_tokens", "own_k", "own_l", "numeric", "categorical")
@@ -169,6 +169,10 @@ class Goodbye(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Ended(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Cluster(_message.Message):
     __slots__ = ("id", "size", "box", "values")
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -210,90 +214,82 @@ class Class(_message.Message):
     def __init__(self, id: _Optional[int] = ..., bounds: _Optional[bytes] = ...) -> None: ...
 
 class Propose(_message.Message):
-    __slots__ = ("settlement", "box", "radii", "counts", "values_wanted", "values")
+    __slots__ = ("settlement", "box", "radius", "persons", "tokens", "reach", "values", "spare")
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
-    RADII_FIELD_NUMBER: _ClassVar[int]
-    COUNTS_FIELD_NUMBER: _ClassVar[int]
-    VALUES_WANTED_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_FIELD_NUMBER: _ClassVar[int]
+    PERSONS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    SPARE_FIELD_NUMBER: _ClassVar[int]
     settlement: int
     box: bytes
-    radii: _containers.RepeatedScalarFieldContainer[int]
-    counts: bytes
-    values_wanted: bool
+    radius: int
+    persons: int
+    tokens: bytes
+    reach: bytes
     values: bytes
-    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radii: _Optional[_Iterable[int]] = ..., counts: _Optional[bytes] = ..., values_wanted: _Optional[bool] = ..., values: _Optional[bytes] = ...) -> None: ...
+    spare: int
+    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radius: _Optional[int] = ..., persons: _Optional[int] = ..., tokens: _Optional[bytes] = ..., reach: _Optional[bytes] = ..., values: _Optional[bytes] = ..., spare: _Optional[int] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("settlement", "box", "radii", "hold", "values_wanted")
+    __slots__ = ("settlement", "box", "radius", "persons", "values_wanted")
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
-    RADII_FIELD_NUMBER: _ClassVar[int]
-    HOLD_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_FIELD_NUMBER: _ClassVar[int]
+    PERSONS_FIELD_NUMBER: _ClassVar[int]
     VALUES_WANTED_FIELD_NUMBER: _ClassVar[int]
     settlement: int
     box: bytes
-    radii: _containers.RepeatedScalarFieldContainer[int]
-    hold: int
+    radius: int
+    persons: int
     values_wanted: bool
-    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radii: _Optional[_Iterable[int]] = ..., hold: _Optional[int] = ..., values_wanted: _Optional[bool] = ...) -> None: ...
+    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radius: _Optional[int] = ..., persons: _Optional[int] = ..., values_wanted: _Optional[bool] = ...) -> None: ...
 
-class Count(_message.Message):
-    __slots__ = ("settlement", "counts", "values")
+class Vote(_message.Message):
+    __slots__ = ("settlement", "short", "tokens", "reach", "values", "spare")
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
-    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SHORT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    SPARE_FIELD_NUMBER: _ClassVar[int]
     settlement: int
-    counts: bytes
+    short: int
+    tokens: bytes
+    reach: bytes
     values: bytes
-    def __init__(self, settlement: _Optional[int] = ..., counts: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+    spare: int
+    def __init__(self, settlement: _Optional[int] = ..., short: _Optional[int] = ..., tokens: _Optional[bytes] = ..., reach: _Optional[bytes] = ..., values: _Optional[bytes] = ..., spare: _Optional[int] = ...) -> None: ...
 
-class Prepare(_message.Message):
-    __slots__ = ("settlement", "radius", "persons")
+class More(_message.Message):
+    __slots__ = ("settlement", "radius", "persons", "values_wanted", "values")
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
     RADIUS_FIELD_NUMBER: _ClassVar[int]
     PERSONS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_WANTED_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
     settlement: int
     radius: int
     persons: int
-    def __init__(self, settlement: _Optional[int] = ..., radius: _Optional[int] = ..., persons: _Optional[int] = ...) -> None: ...
-
-class Vote(_message.Message):
-    __slots__ = ("settlement", "persons", "reach", "values")
-    SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
-    PERSONS_FIELD_NUMBER: _ClassVar[int]
-    REACH_FIELD_NUMBER: _ClassVar[int]
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    settlement: int
-    persons: Persons
-    reach: bytes
+    values_wanted: bool
     values: bytes
-    def __init__(self, settlement: _Optional[int] = ..., persons: _Optional[_Union[Persons, _Mapping]] = ..., reach: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
-
-class Persons(_message.Message):
-    __slots__ = ("count", "tokens")
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    TOKENS_FIELD_NUMBER: _ClassVar[int]
-    count: int
-    tokens: bytes
-    def __init__(self, count: _Optional[int] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, settlement: _Optional[int] = ..., radius: _Optional[int] = ..., persons: _Optional[int] = ..., values_wanted: _Optional[bool] = ..., values: _Optional[bytes] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("settlement", "box", "radius", "reach", "persons", "values")
+    __slots__ = ("settlement", "box", "reach", "persons", "values")
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
-    RADIUS_FIELD_NUMBER: _ClassVar[int]
     REACH_FIELD_NUMBER: _ClassVar[int]
     PERSONS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     settlement: int
     box: bytes
-    radius: int
     reach: bytes
     persons: int
     values: int
-    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radius: _Optional[int] = ..., reach: _Optional[bytes] = ..., persons: _Optional[int] = ..., values: _Optional[int] = ...) -> None: ...
+    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., reach: _Optional[bytes] = ..., persons: _Optional[int] = ..., values: _Optional[int] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("settlement", "reason")
@@ -308,6 +304,14 @@ class Withdraw(_message.Message):
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
     settlement: int
     def __init__(self, settlement: _Optional[int] = ...) -> None: ...
+
+class Persons(_message.Message):
+    __slots__ = ("count", "tokens")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    tokens: bytes
+    def __init__(self, count: _Optional[int] = ..., tokens: _Optional[bytes] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("parts",)

@@ -103,7 +103,7 @@ class Plot:
     width: int = WIDTH
     height: int = HEIGHT
     left: float = 52
-    right: float = 12
+    right: float = 18
     top: float = 12
     bottom: float = 46
     parts: list[str] = field(default_factory=list)

@@ -46,6 +46,8 @@ def loss_text(loss: float | None) -> str:
 def share_text(part: int, whole: int) -> str:
     """A share in percent; a few of many do not become none."""
     percent = 100 * part / whole if whole else 0.0
+    if 0 < percent < 0.005:
+        return "<0.01 %"
     return f"{percent:.2f} %" if 0 < percent < 0.1 else f"{percent:.1f} %"
 
 
@@ -64,6 +66,10 @@ def _sent(run: Run, text: Callable[[Run], str]) -> str:
     return "-" if run["mode"] == "centralised" else text(run)
 
 
+def _percent_sent(run: Run) -> str:
+    return f"{run['overhead_percent']:.2f} %"
+
+
 LOSS: Final = Column("loss", lambda run: loss_text(run["information_loss"]))
 SUPPRESSED: Final = Column("suppressed", lambda run: share_text(run["suppressed"], run["tuples"]))
 CLASSES: Final = Column("classes", lambda run: f"{run['classes']:,}")
@@ -72,14 +78,13 @@ MESSAGES: Final = Column("messages", lambda run: _sent(run, lambda run: f"{run['
 BYTES: Final = Column(
     "bytes sent", lambda run: _sent(run, lambda run: bytes_text(run["bytes_to_relay"]))
 )
-OVERHEAD: Final = Column(
-    "overhead", lambda run: _sent(run, lambda run: f"{run['overhead_percent']:.2f} %")
-)
+OVERHEAD: Final = Column("overhead", lambda run: _sent(run, _percent_sent))
+SHARE_SENT: Final = Column("bytes sent", OVERHEAD.cell)
 DELAY: Final = Column("max delay", lambda run: f"{run['delay_max']:,}")
 SPEED: Final = Column("tuples/s", lambda run: f"{run['tuples_per_second']:,.0f}")
 
 ALL: Final = (LOSS, SUPPRESSED, CLASSES, BELOW, MESSAGES, BYTES, OVERHEAD, DELAY, SPEED)
-BRIEF: Final = (LOSS, SUPPRESSED, CLASSES, BELOW, OVERHEAD)
+BRIEF: Final = (LOSS, SUPPRESSED, CLASSES, BELOW, SHARE_SENT)
 
 
 def table(runs: Sequence[Run], columns: Sequence[Column] = ALL, width: int = 1_000) -> list[str]:
@@ -162,9 +167,9 @@ def _kept(strict: Run, k: int, l: int) -> str:
             f"BREACH: strict published {_classes(strict['violations'])} below k={k} or l={l}. "
             "This must not happen: please report it."
         )
-    cost = f"sending {strict['overhead_percent']:.2f} % of the data's bytes"
+    cost = f"the exchange sent {strict['overhead_percent']:.2f} % of the data's bytes"
     values = f" and {l} sensitive values" if l > 1 else ""
-    return f"Every class of strict holds at least {k} persons{values}; it took {cost}."
+    return f"Every class of strict holds at least {k} persons{values}; {cost}."
 
 
 def _classes(count: int) -> str:

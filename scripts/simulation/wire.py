@@ -19,6 +19,8 @@ from scripts.simulation.traffic import Traffic
 # A frame that is not acknowledged is sent again after so many times its way and back, and a little.
 RESEND_TIMES: Final = 4
 RESEND_MORE: Final = 64
+# Where nothing gets lost, so many frames are acknowledged at once.
+ACKNOWLEDGE_EVERY: Final = 64
 
 
 class Arrived(NamedTuple):
@@ -58,6 +60,8 @@ class Wire:
         self._talking: dict[int, None] = {}  # sites that the relay has something to say to
         self._under_way: list[_Frame] = []
         self._number = 0
+        # Where frames get lost or come twice, each has to say which one it is.
+        self._explicit = bool(network.drop or network.duplicate)
         self.traffic = Traffic()
 
     def say(self, site: int, message: pb.SiteMessage) -> None:
@@ -120,14 +124,16 @@ class Wire:
         site, lossy = frame.site, self._network.drop > 0
         if frame.upward:
             said = pb.SiteFrame.FromString(frame.data)
-            new = ends.relay.hear(said.sequence, said.acknowledged)
-            ends.relay_owes = lossy and said.sequence > 0
+            new = ends.relay.hear(
+                said.sequence, said.acknowledged, has_messages=bool(said.messages)
+            )
+            ends.relay_owes = lossy and bool(said.messages)
             if ends.relay_owes:
                 self._talking[site] = None
             return Arrived(site, from_site=said.messages) if new else None
         told = pb.RelayFrame.FromString(frame.data)
-        new = ends.site.hear(told.sequence, told.acknowledged)
-        ends.site_owes = lossy and told.sequence > 0
+        new = ends.site.hear(told.sequence, told.acknowledged, has_messages=bool(told.messages))
+        ends.site_owes = lossy and bool(told.messages)
         return Arrived(site, from_relay=told.messages) if new else None
 
     def _resend(self, now: int) -> None:
@@ -143,7 +149,9 @@ class Wire:
     def _send_up(
         self, site: int, ends: _Ends, sequence: int, messages: list[pb.SiteMessage], now: int
     ) -> None:
-        frame = pb.SiteFrame(sequence=sequence, acknowledged=ends.site.heard, messages=messages)
+        frame = pb.SiteFrame(messages=messages)
+        if self._explicit or sequence % ACKNOWLEDGE_EVERY == 0:
+            frame.sequence, frame.acknowledged = sequence, ends.site.heard
         ends.site_owes = False
         data = frame.SerializeToString()
         self.traffic.sent_up(messages, len(data))
@@ -152,7 +160,9 @@ class Wire:
     def _send_down(
         self, site: int, ends: _Ends, sequence: int, messages: list[pb.RelayMessage], now: int
     ) -> None:
-        frame = pb.RelayFrame(sequence=sequence, acknowledged=ends.relay.heard, messages=messages)
+        frame = pb.RelayFrame(messages=messages)
+        if self._explicit or sequence % ACKNOWLEDGE_EVERY == 0:
+            frame.sequence, frame.acknowledged = sequence, ends.relay.heard
         ends.relay_owes = False
         data = frame.SerializeToString()
         self.traffic.sent_down(len(data))
