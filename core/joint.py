@@ -25,11 +25,12 @@ from core.kernels.joint import (
     decide_alone,
     grow,
     hold,
+    hold_nearest,
     let_go,
     publish_jointly,
     rank,
 )
-from core.kernels.reach import REACH_MAX, first_uncovered, measure_reach, stretch
+from core.kernels.reach import cover, stretch
 from core.machine import Machine, records_slice
 from core.schema import Schema
 from core.state import CHUNK_TUPLES
@@ -62,7 +63,7 @@ class Held:
     spare: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class JointClass:
     """A class as every site derives it from a box and a reach."""
 
@@ -72,13 +73,7 @@ class JointClass:
     node: NDArray[np.int32]
     code_low: NDArray[np.int32]
     code_high: NDArray[np.int32]
-    loss: int
-
-    @property
-    def bounds(self) -> bytes:
-        """The generalisation as it travels with a publication."""
-        ends = np.concatenate([self.low, self.high]).astype("<f8").tobytes()
-        return bytes(ends + self.node.astype("<i4").tobytes())
+    loss: int = 0  # in 1/GRID, summed over the attributes
 
 
 class JointMachine(Machine):
@@ -92,6 +87,7 @@ class JointMachine(Machine):
         self._found = np.zeros(2, np.int64)
         self._domain = _domain_table(schema)
         self._numeric, self._categorical = len(schema.numeric), len(schema.categorical)
+        self._made = self._blank_class(0)
         self.site_index = 0
         self.no_records = self._nothing
         self.lead = max(1, parameters.delay_tuples // 4)
@@ -273,9 +269,17 @@ class JointMachine(Machine):
 
         `least` is the oldest position that may be held.
         """
-        state, reach = self._state, radius << RADIUS_SHIFT
-        count = rank(state, box.low, box.high, layout.NOBODY, least, reach)
-        return self._hold(persons, count)
+        held = hold_nearest(
+            self._state,
+            box.low,
+            box.high,
+            least,
+            radius << RADIUS_SHIFT,
+            persons,
+            self._slots,
+            self._found,
+        )
+        return Held(self._slots[:held].copy(), int(self._found[0]), int(self._found[1]))
 
     def _hold(self, persons: int, count: int) -> Held:
         held = hold(self._state, persons, count, self._slots, self._found)
@@ -297,7 +301,8 @@ class JointMachine(Machine):
 
     def let_go(self, slots: Longs) -> None:
         """These are no longer promised."""
-        let_go(self._state, slots)
+        if len(slots):
+            let_go(self._state, slots)
 
     def persons(self, slots: Longs) -> Longs:
         """The persons of these tuples; without a person column each is one."""
@@ -323,26 +328,29 @@ class JointMachine(Machine):
 
     # --- classes of several sites
 
-    def reach(self, slots: Longs, box: Box) -> tuple[Longs, bytes]:
-        """How far these tuples reach beyond the box, and those of them that this covers.
+    def reach(self, slots: Longs, box: Box) -> tuple[Longs, Longs, bytes]:
+        """How far these tuples reach beyond the box: those that this covers, the others, the reach.
 
-        A value may lie outside by less than the grid can say; where more reach is of no help the
-        tuple is left out.
+        A tuple is not covered when its value is where no reach of the grid's can enclose it.
         """
-        state, reach = self._state, np.zeros(2 * self._numeric + self._categorical, np.uint8)
-        measure_reach(state.rules, state.trees, state.window, slots, box.low, box.high, reach)
-        while len(slots):
-            made = self._stretch(0, box, reach)
-            which = self._found
-            stray = first_uncovered(state.rules, state.window, slots, made.low, made.high, which)
-            if stray < 0:
-                break
-            byte = int(which[0])
-            if reach[byte] < REACH_MAX:
-                reach[byte] += 1
-            else:
-                slots = np.delete(slots, stray)
-        return slots, pack_sparse(reach)
+        state, made = self._state, self._made
+        reach = np.zeros(2 * self._numeric + self._categorical, np.uint8)
+        covered = cover(
+            state.rules,
+            state.trees,
+            state.window,
+            self._domain,
+            slots,
+            box.low,
+            box.high,
+            reach,
+            made.code_low,
+            made.code_high,
+            made.low,
+            made.high,
+            made.node,
+        )
+        return slots[:covered], slots[covered:], pack_sparse(reach)
 
     def joint_class(self, class_id: int, box: Box, reach: bytes) -> JointClass:
         """The class behind a commit; ValueError when the reach is none."""
@@ -350,24 +358,32 @@ class JointMachine(Machine):
         return self._stretch(class_id, box, numbers)
 
     def _stretch(self, class_id: int, box: Box, reach: NDArray[np.uint8]) -> JointClass:
-        state = self._state
-        low, high = np.zeros(self._numeric), np.zeros(self._numeric)
-        node = np.zeros(self._categorical, np.int32)
-        code_low, code_high = np.zeros_like(box.low), np.zeros_like(box.high)
-        loss = stretch(
+        state, made = self._state, self._blank_class(class_id)
+        made.loss = stretch(
             state.rules,
             state.trees,
             self._domain,
             box.low,
             box.high,
             reach,
-            code_low,
-            code_high,
-            low,
-            high,
-            node,
+            made.code_low,
+            made.code_high,
+            made.low,
+            made.high,
+            made.node,
         )
-        return JointClass(class_id, low, high, node, code_low, code_high, int(loss))
+        return made
+
+    def _blank_class(self, class_id: int) -> JointClass:
+        attributes = self._numeric + self._categorical
+        return JointClass(
+            class_id,
+            np.zeros(self._numeric),
+            np.zeros(self._numeric),
+            np.zeros(self._categorical, np.int32),
+            np.zeros(attributes, np.int32),
+            np.zeros(attributes, np.int32),
+        )
 
     def publish(self, made: JointClass, slots: Longs) -> list[Effect]:
         """Publish held tuples with the class, and keep it for reuse; none: only learn of it."""

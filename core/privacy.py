@@ -6,10 +6,13 @@ It raises, always: `python -O` strips asserts, and a promise that an option can 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import PrivacyBreachError
 from core.kernels.gate import BY_PERSON, BY_VALUE, first_outside, recount
-from core.kernels.layout import FORMED_HERE, State, power_of_two
+from core.kernels.layout import FORMED_HERE, Ints, Records, State, power_of_two
+
+Flags = NDArray[np.bool_]
 
 
 class Gate:
@@ -24,18 +27,11 @@ class Gate:
     def check(self, state: State) -> None:
         """Raise PrivacyBreachError unless everything the step decided may be published."""
         decided, classes = int(state.out.made[0]), int(state.out.made[1])
-        decision, rules, item = state.out.decision[:decided], state.rules, state.window.item
+        decision, rules = state.out.decision[:decided], state.rules
         member = self._member[: power_of_two(2 * decided + 2)]
         fresh = state.out.fresh[:classes] == FORMED_HERE
-
-        persons = self._persons[:classes]
-        recount(rules, item, decision, BY_PERSON, rules.k, member, persons)
-        self._require(state, fresh & (persons < rules.k), persons, f"k={rules.k} persons")
-        if rules.l > 1:
-            values = self._values[:classes]
-            recount(rules, item, decision, BY_VALUE, rules.l, member, values)
-            self._require(state, fresh & (values < rules.l), values, f"l={rules.l} values")
-
+        if fresh.any():
+            self._count(state, decision, member, fresh)
         stray = int(first_outside(rules, state.trees, state.window, decision, state.out))
         if stray >= 0:
             raise PrivacyBreachError(
@@ -44,10 +40,19 @@ class Gate:
                 "nothing of this step was published"
             )
 
+    def _count(self, state: State, decision: Records, member: Ints, fresh: Flags) -> None:
+        """Count the persons and values of the classes that were formed here."""
+        rules, item, classes = state.rules, state.window.item, len(fresh)
+        persons = self._persons[:classes]
+        recount(rules, item, decision, BY_PERSON, rules.k, member, persons)
+        self._require(state, fresh & (persons < rules.k), persons, f"k={rules.k} persons")
+        if rules.l > 1:
+            values = self._values[:classes]
+            recount(rules, item, decision, BY_VALUE, rules.l, member, values)
+            self._require(state, fresh & (values < rules.l), values, f"l={rules.l} values")
+
     @staticmethod
-    def _require(
-        state: State, short: np.ndarray[tuple[int], np.dtype[np.bool_]], have: object, need: str
-    ) -> None:
+    def _require(state: State, short: Flags, have: object, need: str) -> None:
         if not short.any():
             return
         row = int(np.argmax(short))

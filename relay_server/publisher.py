@@ -231,7 +231,8 @@ class Publisher:
         if part.voted:
             if told != Told(0, b"", b""):
                 raise ValueError(f"a voted part of class {part.class_id} with persons of its own")
-            told = self._vote(site, part)
+            # What was voted for has been checked when it was.
+            return self._vote(site, part)
         alone = self._union()
         alone.add(_persons(told), told.values)
         if max(alone.persons, alone.values) > part.records:

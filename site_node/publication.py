@@ -42,9 +42,13 @@ class Publications:
     ) -> pb.SiteMessage:
         """The message about this effect; `person` and `value` are those of effect.position.
 
-        Of classes that are `proved` nothing needs to be told any more. `voted`: the relay has the
-        site's vote, and that is what this effect publishes.
+        Of classes that are `proved` nothing needs to be told any more. `voted`: the effect publishes
+        what the site voted for, in one class.
         """
+        if voted:
+            part = _part(effect, 0, slice(None))
+            part.voted = True
+            return pb.SiteMessage(publication=pb.Publication(parts=[part]))
         # A stable sort keeps the records of a class in the order of publication.
         order = np.argsort(effect.row, kind="stable")
         row = effect.row[order]
@@ -53,9 +57,7 @@ class Publications:
         for end in ends if len(row) else []:
             members, place = order[start:end], int(row[start])
             part = _part(effect, place, members)
-            if not part.suppressed and voted:
-                part.voted = True
-            elif not part.suppressed and part.class_id not in proved:
+            if not part.suppressed and part.class_id not in proved:
                 part.persons.CopyFrom(self._teller.persons(part.class_id, person[members]))
                 part.values = self._teller.values(part.class_id, value[members])
             publication.parts.append(part)
@@ -63,13 +65,14 @@ class Publications:
         return pb.SiteMessage(publication=publication)
 
 
-def _part(effect: Publish, row: int, members: Codes) -> pb.Part:
-    payload = effect.position[members].astype("<i8").tobytes()
+def _part(effect: Publish, row: int, members: Codes | slice) -> pb.Part:
+    positions = effect.position[members]
+    payload = positions.astype("<i8").tobytes()
     if row == SUPPRESSED:
-        return pb.Part(suppressed=True, records=len(members), payload=payload)
+        return pb.Part(suppressed=True, records=len(positions), payload=payload)
     return pb.Part(
         class_id=int(effect.classes.class_id[row]),
         bounds=bounds_of(effect.classes, row),
-        records=len(members),
+        records=len(positions),
         payload=payload,
     )

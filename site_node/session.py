@@ -281,8 +281,8 @@ class Session:
         wire = self._codec.encode(grown)
         box = self._codec.decode(wire)
         held, radius = machine.hold_around(box, position, persons=share, reach=self._radius_times)
-        slots, reach = machine.reach(held.slots, box)
-        machine.let_go(_without(held.slots, slots))
+        slots, stray, reach = machine.reach(held.slots, box)
+        machine.let_go(stray)
         number = machine.next_id()
         told = self._teller.persons(number, machine.persons(slots))
         self._tries[position] += 1
@@ -418,8 +418,8 @@ class Session:
     def _vote(self, each: _Settling, slots: Longs, asked: int, spare: int) -> list[SessionEffect]:
         """Promise these tuples for good."""
         machine = self._machine
-        covered, reach = machine.reach(slots, each.box)
-        machine.let_go(_without(slots, covered))
+        covered, stray, reach = machine.reach(slots, each.box)
+        machine.let_go(stray)
         each.promised = np.concatenate([each.promised, covered])
         told = self._teller.persons(each.number, machine.persons(covered))
         vote = pb.Vote(
@@ -548,8 +548,3 @@ class Session:
         self._proved[number] = None
         if len(self._proved) > 4 * max(1, self._parameters.reuse_max):
             del self._proved[next(iter(self._proved))]
-
-
-def _without(slots: Longs, those: Longs) -> Longs:
-    """The slots that are not among those, which are some of them."""
-    return NO_SLOTS if len(slots) == len(those) else slots[~np.isin(slots, those)]

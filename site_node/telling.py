@@ -38,11 +38,14 @@ class Teller:
         self._value_bits = range_bits(l)
         self._leaves = tree.leaf_count if tree is not None else None
         self._no_values = sensitive is None
+        self._own_person = schema.person is None  # each record is one
         self.disjoint = schema.person is None or schema.persons_disjoint
         self.values_as_tokens = sensitive is not None and tree is None
 
     def persons(self, owner: int, codes: Codes) -> pb.Persons:
         """The persons, each once."""
+        if self._own_person:
+            return pb.Persons(count=len(codes))
         if self.disjoint:
             return pb.Persons(count=len(np.unique(codes)))
         tokens = self._key.persons(owner, codes, self._person_bits)

@@ -209,6 +209,22 @@ def rank(state: State, low: Ints, high: Ints, first: int, least: int, radius: in
 
 
 @kernel
+def hold_nearest(
+    state: State,
+    low: Ints,
+    high: Ints,
+    least: int,
+    radius: int,
+    persons: int,
+    slots: Longs,
+    found: Longs,
+) -> int:
+    """Rank the free tuples around the box and hold those of the first `persons`; see `hold`."""
+    count = rank(state, low, high, NOBODY, least, radius)
+    return hold(state, persons, count, slots, found)
+
+
+@kernel
 def hold(state: State, persons: int, count: int, slots: Longs, found: Longs) -> int:
     """Hold the tuples of the `persons` that rank first; returns how many tuples.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from core.kernels.box import common_ancestor, cost_of
 from core.kernels.counts import wide
 from core.kernels.jit import kernel, leaf
-from core.kernels.layout import GRID, Floats, Ints, Longs, Rules, Trees, Window
+from core.kernels.layout import GRID, NOBODY, Floats, Ints, Longs, Rules, Trees, Window
 
 REACH_MAX: Final = 255
 # Rows of a table with a column per numeric attribute.
@@ -137,17 +137,46 @@ def rounded(domain: Floats, d: int, code: int, up: float) -> float:
 
 
 @kernel
-def first_uncovered(
-    rules: Rules, window: Window, slots: Longs, low: Floats, high: Floats, which: Longs
+def cover(
+    rules: Rules,
+    trees: Trees,
+    window: Window,
+    domain: Floats,
+    slots: Longs,
+    low: Ints,
+    high: Ints,
+    reach: Reach,
+    code_low: Ints,
+    code_high: Ints,
+    raw_low: Floats,
+    raw_high: Floats,
+    node: Ints,
 ) -> int:
-    """The first tuple with a value outside the bounds, or -1; which[0] is the byte of its reach."""
-    for i in range(slots.shape[0]):
+    """The reach of these tuples, such that the published bounds enclose their values.
+
+    A value may lie outside by less than the grid can say: its reach is then one step more. Where
+    that is of no help the tuple goes behind the others. Returns how many are covered.
+    """
+    count = slots.shape[0]
+    measure_reach(rules, trees, window, slots, low, high, reach)
+    i = 0
+    stretch(rules, trees, domain, low, high, reach, code_low, code_high, raw_low, raw_high, node)
+    while i < count:
+        stray = NOBODY
         for d in range(rules.numeric):
             value = window.raw[slots[i], d]
-            if value < low[d]:
-                which[0] = d
-                return i
-            if value > high[d]:
-                which[0] = rules.numeric + d
-                return i
-    return -1
+            if value < raw_low[d]:
+                stray = d
+            elif value > raw_high[d]:
+                stray = rules.numeric + d
+        if stray == NOBODY:
+            i += 1
+        elif reach[stray] < REACH_MAX:
+            reach[stray] += 1
+            stretch(
+                rules, trees, domain, low, high, reach, code_low, code_high, raw_low, raw_high, node
+            )
+        else:
+            count -= 1
+            slots[i], slots[count] = slots[count], slots[i]
+    return count

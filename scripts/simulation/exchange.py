@@ -30,7 +30,7 @@ RECORD_NS: Final = 1_000_000
 # Virtual time passes for sessions and the relay every so many records.
 TICK_RECORDS: Final = 1_024
 # Records of a site that are offered at once: a part of its delay, so that sites keep step.
-SLICES_PER_DELAY: Final = 64
+SLICES_PER_DELAY: Final = 16
 # Rounds without any progress after which a run is stuck.
 STUCK_ROUNDS: Final = 1_000
 

@@ -1,4 +1,4 @@
-"""`dcastle simulate` when a mode breaks its promise of k and l: it says so and publishes nothing."""
+"""`dcastle simulate` when a mode breaks its promise: it says so and publishes nothing."""
 
 from __future__ import annotations
 
