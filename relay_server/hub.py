@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from core.exchange import PROTOCOL_VERSION, SITES_MAX
 from relay_server.directory import Directory
 from relay_server.pb import exchange_pb2 as pb
-from relay_server.publisher import Publisher, RefusedPart, Visible
+from relay_server.publisher import Publisher, RefusedPart, Visible, VisibleAgain
 from relay_server.refusal import MessageRefused, require
 from relay_server.settlement import Committed, Settlement, Tell
 from relay_server.settlement import Effect as SettlementEffect
@@ -37,7 +37,7 @@ CLUSTERS_PER_MESSAGE_MAX: Final = 4_096
 class Show:
     """These records go to the merged output."""
 
-    visible: Visible
+    visible: Visible | VisibleAgain
 
 
 Effect = Tell | Show

@@ -51,6 +51,15 @@ class Visible:
 
 
 @dataclass(frozen=True, slots=True)
+class VisibleAgain:
+    """Show these records now, each with a class that was shown before."""
+
+    class_ids: tuple[int, ...]
+    site: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedPart:
     """Tell the site that a part was malformed; its records, if any, come out suppressed."""
 
@@ -58,7 +67,7 @@ class RefusedPart:
     reason: str
 
 
-Effect = Visible | RefusedPart
+Effect = Visible | VisibleAgain | RefusedPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +127,9 @@ class Publisher:
         self._held: dict[int, dict[bytes, list[Held]]] = {}
         self._unions: dict[tuple[int, bytes], Union] = {}
         self._joint: dict[int, Joint] = {}
+        # Bounds of the classes that were shown, and records that reuse one that was not yet.
+        self._shown: dict[int, bytes] = {}
+        self._reusing: dict[int, list[Held]] = {}
         # Bounds None: of all bounds that are not named. The most recently used is last.
         self._fates: dict[tuple[int, bytes | None], bool] = {}
         self._held_records = 0
@@ -192,11 +204,15 @@ class Publisher:
         shown: list[Visible] = []
         while self._held:
             shown += self._suppress_oldest()
+        for class_id in list(self._reusing):
+            shown += self._come_along(class_id, b"", _SUPPRESSED)
         return shown
 
     # --- one part
 
     def _take(self, site: int, part: pb.Part) -> Sequence[Effect]:
+        if part.reused:
+            return self._take_reused(site, part)
         try:
             told = self._read(site, part)
         except ValueError as error:
@@ -213,6 +229,47 @@ class Publisher:
         while len(self._unions) > CLASSES_HELD_MAX or self._held_bytes > HELD_BYTES_MAX:
             shown += self._suppress_oldest()
         return shown
+
+    def _take_reused(self, site: int, part: pb.Part) -> Sequence[Effect]:
+        """Records of classes that were published before: they follow what becomes of these."""
+        size = len(part.payload) // max(1, part.records)
+        alone = part == pb.Part(reused=part.reused, records=part.records, payload=part.payload)
+        if (
+            not alone
+            or part.records != len(part.reused)
+            or size * part.records != len(part.payload)
+        ):
+            return self._refuse(site, part, "a part of reused classes that is also something else")
+        if self._shown.keys() >= set(part.reused):
+            self._visible_records += part.records
+            return [VisibleAgain(tuple(part.reused), site, part.payload)]
+        effects: list[Effect] = []
+        for place, class_id in enumerate(part.reused):
+            payload = part.payload[place * size : (place + 1) * size]
+            one = Held(site, 1, payload, Told(0, b"", b""))
+            effects += self._reuse(class_id, one)
+        return effects
+
+    def _reuse(self, class_id: int, part: Held) -> list[Visible]:
+        bounds = self._shown.get(class_id)
+        if bounds is not None:
+            return self._come_out(class_id, bounds, [part], _VISIBLE)
+        if self._fates.get((class_id, None)) is _SUPPRESSED:
+            return self._come_out(class_id, b"", [part], _SUPPRESSED)
+        self._reusing.setdefault(class_id, []).append(part)
+        self._held_records += part.records
+        self._held_bytes += _size(part)
+        shown: list[Visible] = []
+        while len(self._reusing) > CLASSES_HELD_MAX:
+            shown += self._come_along(next(iter(self._reusing)), b"", _SUPPRESSED)
+        return shown
+
+    def _come_along(self, class_id: int, bounds: bytes, fate: bool) -> list[Visible]:
+        """Records that reuse a class whose fate is known now."""
+        parts = self._reusing.pop(class_id, [])
+        self._held_records -= sum(part.records for part in parts)
+        self._held_bytes -= sum(_size(part) for part in parts)
+        return self._come_out(class_id, bounds, parts, fate)
 
     def _read(self, site: int, part: pb.Part) -> Told:
         """The persons and values of a part; ValueError unless the part is well-formed."""
@@ -273,7 +330,13 @@ class Publisher:
             return []
         self._check_again(class_id, bounds, union)
         self._visible_classes += 1
-        return self._let_go(class_id, bounds, _VISIBLE)
+        shown = self._let_go(class_id, bounds, _VISIBLE)
+        if class_id not in self._shown:
+            self._shown[class_id] = bounds
+            shown += self._come_along(class_id, bounds, _VISIBLE)
+            if len(self._shown) > FATES_MAX:
+                del self._shown[next(iter(self._shown))]
+        return shown
 
     def _close_if_over(self, class_id: int) -> list[Visible]:
         """Suppress what is held of a joint class once no vote for it is to come any more."""
@@ -284,6 +347,8 @@ class Publisher:
         for bounds in list(self._held.get(class_id, ())):
             shown += self._let_go(class_id, bounds, _SUPPRESSED)
         self._remember(class_id, None, _SUPPRESSED)
+        if class_id not in self._shown:
+            shown += self._come_along(class_id, b"", _SUPPRESSED)
         return shown
 
     def _suppress_oldest(self) -> list[Visible]:

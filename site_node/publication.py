@@ -42,27 +42,37 @@ class Publications:
     ) -> pb.SiteMessage:
         """The message about this effect; `person` and `value` are those of effect.position.
 
-        Of classes that are `proved` nothing needs to be told any more. `voted`: the effect publishes
-        what the site voted for, in one class.
+        Of classes that are `proved` nothing needs to be told any more. `voted`: the effect
+        publishes what the site voted for, in one class.
         """
         if voted:
             part = _part(effect, 0, slice(None))
             part.voted = True
             return pb.SiteMessage(publication=pb.Publication(parts=[part]))
+        known = np.array([each in proved for each in effect.classes.class_id.tolist()], np.bool_)
+        reused = np.append(known, False)[effect.row]  # a suppressed record's row is the last
+        parts = [_reused(effect, np.flatnonzero(reused))] if reused.any() else []
         # A stable sort keeps the records of a class in the order of publication.
-        order = np.argsort(effect.row, kind="stable")
+        rest = np.flatnonzero(~reused)
+        order = rest[np.argsort(effect.row[rest], kind="stable")]
         row = effect.row[order]
-        ends = [*(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), len(row)]
-        publication, start = pb.Publication(), 0
-        for end in ends if len(row) else []:
-            members, place = order[start:end], int(row[start])
-            part = _part(effect, place, members)
-            if not part.suppressed and part.class_id not in proved:
+        for members in np.split(order, np.flatnonzero(row[1:] != row[:-1]) + 1):
+            if not len(members):
+                continue
+            part = _part(effect, int(effect.row[members[0]]), members)
+            if not part.suppressed:
                 part.persons.CopyFrom(self._teller.persons(part.class_id, person[members]))
                 part.values = self._teller.values(part.class_id, value[members])
-            publication.parts.append(part)
-            start = end
-        return pb.SiteMessage(publication=publication)
+            parts.append(part)
+        return pb.SiteMessage(publication=pb.Publication(parts=parts))
+
+
+def _reused(effect: Publish, members: Codes) -> pb.Part:
+    return pb.Part(
+        reused=effect.classes.class_id[effect.row[members]].tolist(),
+        records=len(members),
+        payload=effect.position[members].astype("<i8").tobytes(),
+    )
 
 
 def _part(effect: Publish, row: int, members: Codes | slice) -> pb.Part:

@@ -320,7 +320,7 @@ class Publication(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
 
 class Part(_message.Message):
-    __slots__ = ("class_id", "suppressed", "bounds", "records", "voted", "persons", "values", "payload")
+    __slots__ = ("class_id", "suppressed", "bounds", "records", "voted", "persons", "values", "payload", "reused")
     CLASS_ID_FIELD_NUMBER: _ClassVar[int]
     SUPPRESSED_FIELD_NUMBER: _ClassVar[int]
     BOUNDS_FIELD_NUMBER: _ClassVar[int]
@@ -329,6 +329,7 @@ class Part(_message.Message):
     PERSONS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    REUSED_FIELD_NUMBER: _ClassVar[int]
     class_id: int
     suppressed: bool
     bounds: bytes
@@ -337,4 +338,5 @@ class Part(_message.Message):
     persons: Persons
     values: bytes
     payload: bytes
-    def __init__(self, class_id: _Optional[int] = ..., suppressed: _Optional[bool] = ..., bounds: _Optional[bytes] = ..., records: _Optional[int] = ..., voted: _Optional[bool] = ..., persons: _Optional[_Union[Persons, _Mapping]] = ..., values: _Optional[bytes] = ..., payload: _Optional[bytes] = ...) -> None: ...
+    reused: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, class_id: _Optional[int] = ..., suppressed: _Optional[bool] = ..., bounds: _Optional[bytes] = ..., records: _Optional[int] = ..., voted: _Optional[bool] = ..., persons: _Optional[_Union[Persons, _Mapping]] = ..., values: _Optional[bytes] = ..., payload: _Optional[bytes] = ..., reused: _Optional[_Iterable[int]] = ...) -> None: ...

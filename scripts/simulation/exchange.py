@@ -17,6 +17,7 @@ from core.machine import records_slice
 from core.schema import Schema
 from relay_server.hub import Agreement, Effect, Hub, Show
 from relay_server.pb import exchange_pb2 as pb
+from relay_server.publisher import VisibleAgain
 from scripts.simulation.network import Network
 from scripts.simulation.outcome import Collector, Outcome, added_up
 from scripts.simulation.stream import Dealt, records_of
@@ -220,7 +221,10 @@ class _Exchange:
                 shown = effect.visible
                 position = np.frombuffer(shown.payload, "<i8")
                 record = self._sites[shown.site].index[position]
-                self._collector.add(shown.class_id, shown.bounds, record)
+                if isinstance(shown, VisibleAgain):
+                    self._collector.add_again(shown.class_ids, record)
+                else:
+                    self._collector.add(shown.class_id, shown.bounds, record)
             else:
                 # A site that was not welcomed has no index yet.
                 self._wire.tell(sender if effect.site < 0 else effect.site, effect.message)

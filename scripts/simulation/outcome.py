@@ -32,8 +32,9 @@ class Collector:
     def __init__(self, schema: Schema) -> None:
         self._numeric, self._categorical = len(schema.numeric), len(schema.categorical)
         self._rows: dict[tuple[int, bytes], int] = {}
+        self._row_of: dict[int, int] = {}  # a class's first row
         self._record: list[NDArray[np.int64]] = []
-        self._row: list[int] = []
+        self._row: list[NDArray[np.int64]] = []
         self.records = 0
 
     def add(self, class_id: int | None, bounds: bytes, record: NDArray[np.int64]) -> None:
@@ -41,17 +42,24 @@ class Collector:
         row = SUPPRESSED
         if class_id is not None:
             row = self._rows.setdefault((class_id, bounds), len(self._rows))
+            self._row_of.setdefault(class_id, row)
+        self._append(record, np.full(len(record), row, np.int64))
+
+    def add_again(self, class_ids: tuple[int, ...], record: NDArray[np.int64]) -> None:
+        """Records of classes that are known."""
+        self._append(record, np.array([self._row_of[each] for each in class_ids], np.int64))
+
+    def _append(self, record: NDArray[np.int64], row: NDArray[np.int64]) -> None:
         self._record.append(record)
         self._row.append(row)
         self.records += len(record)
 
     def merged(self) -> Merged:
         """Everything so far."""
-        sizes = [len(record) for record in self._record]
         none = np.zeros(0, np.int64)
         return Merged(
             record=np.concatenate([none, *self._record]),
-            row=np.repeat(np.array(self._row, np.int64), sizes),
+            row=np.concatenate([none, *self._row]),
             classes=self._classes(),
         )
 
