@@ -249,15 +249,16 @@ class JointMachine(Machine):
         return bool(diverse and clusters.persons[cluster] >= rules.k)
 
     def hold_around(
-        self, box: Box, position: int, *, persons: int, reach: float
+        self, box: Box, position: int, *, least: int, persons: int, reach: float
     ) -> tuple[Held, int]:
         """Hold the record and the nearest of so many persons, and the radius to ask others for.
 
-        The radius is that within which this site has `reach` times as many records.
+        The radius is that within which this site has `reach` times as many records. `least` is the
+        oldest position that may be held beside the record.
         """
         state = self._state
         slot = position & self._mask
-        count = rank(state, box.low, box.high, slot, 0, RADIUS_ALL << RADIUS_SHIFT)
+        count = rank(state, box.low, box.high, slot, least, RADIUS_ALL << RADIUS_SHIFT)
         last = min(count, max(1, round(reach * persons))) - 1
         radius = min((int(state.split.key[last]) >> KEY_SHIFT >> RADIUS_SHIFT) + 1, RADIUS_ALL)
         limit = ((radius << RADIUS_SHIFT) + 1) << KEY_SHIFT

@@ -32,6 +32,8 @@ PATIENCE_TIMES: Final = 8
 WIDER: Final = 1.5
 WIDENED_MAX: Final = 2
 MORE: Final = 1.25
+# And so much more from the beginning where a second round would take too long.
+HURRIED: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +63,7 @@ class _Open:
     proposer: int
     box: bytes
     radius: int
+    hurry: bool
     spare: dict[int, int]  # sites that may have more within the radius, and how many
     ballot: Ballot
     since: int
@@ -123,6 +126,7 @@ class Settlement:
             proposer=site,
             box=message.box,
             radius=message.radius,
+            hurry=message.hurry,
             spare={site: message.spare},
             ballot=ballot,
             since=now_ns,
@@ -136,7 +140,8 @@ class Settlement:
         need = self._need([site, *others])
         values_wanted = ballot.values < need.l
         effects: list[Effect] = []
-        for other, persons in _shares(need.k - own, others).items():
+        wanted = round((need.k - own) * (HURRIED if message.hurry else 1))
+        for other, persons in _shares(wanted, others).items():
             each.asked[other] = persons = max(persons, PERSONS_REVEALED_MIN)
             each.sites[other] = None
             ask = pb.Ask(
@@ -215,11 +220,11 @@ class Settlement:
         diverse = need.l <= 1 or each.ballot.values >= need.l
         if missing <= 0 and diverse:
             return self._commit(each)
-        if diverse and sum(each.spare.values()) >= missing:
+        if diverse and not each.hurry and sum(each.spare.values()) >= missing:
             return self._refill(each, missing, now_ns)
         if each.radius < RADIUS_ALL:
             each.widened += 1
-            last = each.widened > WIDENED_MAX
+            last = each.hurry or each.widened > WIDENED_MAX
             each.radius = RADIUS_ALL if last else min(round(each.radius * WIDER), RADIUS_ALL)
             return self._widen(each, max(missing, 0), now_ns)
         # Nobody has more. If all streams have ended and nothing is held elsewhere, nobody will.

@@ -34,7 +34,9 @@ from site_node.publication import Publications
 from site_node.summaries import Summaries
 from site_node.telling import Teller
 
-# Settlements of this site that are under way at most; once the stream has ended, one at a time.
+# Settlements are slow when they take this part of the delay.
+SLOW: Final = 32
+# Settlements of this site that are under way at most.
 UNDER_WAY_MAX: Final = 16
 # How often a record is proposed.
 TRIES_MAX: Final = 3
@@ -54,12 +56,14 @@ class Tactics:
 
     growth_steps  in how many steps the proposed box grows around the record
     radius_first  the radius to begin with: within it the proposer has so many times its share
+    radius_slow   the same where settlements take long
     worth_it      what a settlement must promise to lose less than, of what this site loses alone
     share_news    whether cluster summaries are sent
     """
 
     growth_steps: int = 8
     radius_first: float = 1.5
+    radius_slow: float = 3.0
     worth_it: float = 0.95
     share_news: bool = True
 
@@ -85,9 +89,14 @@ class _Pace:
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=16))
 
     @property
+    def usual(self) -> int:
+        """How long a settlement takes when it takes long."""
+        return max(self.recent, default=0)
+
+    @property
     def lead(self) -> int | None:
         """How long before its deadline a record should come due; None: not known yet."""
-        return LEAD_TIMES * max(self.recent) + 2 if self.recent else None
+        return LEAD_TIMES * self.usual + 2 if self.recent else None
 
 
 @dataclass(slots=True)
@@ -136,7 +145,6 @@ class Session:
         self._own_policy = own_k, own_l
         self._patience_ns = patience_ns
         self._tactics = tactics or Tactics()
-        self._radius_times = self._tactics.radius_first
         self._machine = JointMachine(schema, parameters, seed=seed)
         self._codec = BoxCodec(schema)
         self._teller = Teller(schema, k=parameters.k, l=parameters.l, key=TokenKey(key))
@@ -234,12 +242,23 @@ class Session:
 
     def _settle_due(self) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
-        most = 1 if self._ended else UNDER_WAY_MAX
-        while self._due and self._own_open < most:
+        while self._due and self._own_open < self._under_way_max:
+            if self._is_futile() and not self._ended:
+                break  # they wait for more records, up to their deadline
             position = self._due.popleft()
             if self._machine.is_free(position):
                 effects += self._settle(position)
         return effects
+
+    @property
+    def _under_way_max(self) -> int:
+        """Settlements of our own at a time: what is held for one is missing for another.
+
+        A site has to propose one class for every k records; a settlement takes its time.
+        """
+        if self._ended:
+            return 1
+        return min(UNDER_WAY_MAX, 2 + 2 * self._pace.usual // self._parameters.k)
 
     def _decide_now(self, position: int) -> list[SessionEffect]:
         """The deadline is here: decide alone, and take back what was promised."""
@@ -280,8 +299,12 @@ class Session:
             return self._decide(position)
         wire = self._codec.encode(grown)
         box = self._codec.decode(wire)
-        held, radius = machine.hold_around(box, position, persons=share, reach=self._radius_times)
-        slots, stray, reach = machine.reach(held.slots, box)
+        hurry = self._pace.usual * SLOW > self._parameters.delay_tuples
+        reach = tactics.radius_slow if hurry else tactics.radius_first
+        held, radius = machine.hold_around(
+            box, position, least=self._least(), persons=share, reach=reach
+        )
+        slots, stray, reached = machine.reach(held.slots, box)
         machine.let_go(stray)
         number = machine.next_id()
         told = self._teller.persons(number, machine.persons(slots))
@@ -294,9 +317,10 @@ class Session:
             radius=radius,
             persons=told.count if self._teller.disjoint else 0,
             tokens=told.tokens,
-            reach=reach,
+            reach=reached,
             values=self._teller.values(number, machine.values(slots)),
             spare=held.spare,
+            hurry=hurry,
         )
         return [Send(pb.SiteMessage(propose=propose))]
 
@@ -480,11 +504,10 @@ class Session:
         self._requeue(each.promised, but=each.first)
         if each.first is None or not self._machine.is_free(each.first):
             return []
-        if abort.reason == pb.ABORT_REASON_TIMEOUT:
-            self._due.appendleft(each.first)
-            return []
-        self._futile = self._machine.free_records
-        return self._decide(each.first)
+        if abort.reason != pb.ABORT_REASON_TIMEOUT:
+            self._futile = self._machine.free_records
+        self._due.appendleft(each.first)
+        return []
 
     def _close(self, each: _Settling) -> None:
         """The settlement is over; how long it took tells when to start the next ones."""

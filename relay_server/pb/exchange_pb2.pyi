@@ -214,7 +214,7 @@ class Class(_message.Message):
     def __init__(self, id: _Optional[int] = ..., bounds: _Optional[bytes] = ...) -> None: ...
 
 class Propose(_message.Message):
-    __slots__ = ("settlement", "box", "radius", "persons", "tokens", "reach", "values", "spare")
+    __slots__ = ("settlement", "box", "radius", "persons", "tokens", "reach", "values", "spare", "hurry")
     SETTLEMENT_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
     RADIUS_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +223,7 @@ class Propose(_message.Message):
     REACH_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SPARE_FIELD_NUMBER: _ClassVar[int]
+    HURRY_FIELD_NUMBER: _ClassVar[int]
     settlement: int
     box: bytes
     radius: int
@@ -231,7 +232,8 @@ class Propose(_message.Message):
     reach: bytes
     values: bytes
     spare: int
-    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radius: _Optional[int] = ..., persons: _Optional[int] = ..., tokens: _Optional[bytes] = ..., reach: _Optional[bytes] = ..., values: _Optional[bytes] = ..., spare: _Optional[int] = ...) -> None: ...
+    hurry: bool
+    def __init__(self, settlement: _Optional[int] = ..., box: _Optional[bytes] = ..., radius: _Optional[int] = ..., persons: _Optional[int] = ..., tokens: _Optional[bytes] = ..., reach: _Optional[bytes] = ..., values: _Optional[bytes] = ..., spare: _Optional[int] = ..., hurry: _Optional[bool] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("settlement", "box", "radius", "persons", "values_wanted")

@@ -115,8 +115,8 @@ class _Exchange:
             self._wire.say(place, site.session.hello())
             self._wire.flush(place, self._now)
         self._settle()
-        while self._wire.next_event is not None and self._hub.sites < len(self._sites):
-            self._advance_to_next_event()
+        while self._advance_to_next_event():
+            pass  # until everybody is welcomed
         pace = max(1, self._parameters.delay_tuples // SLICES_PER_DELAY)
         if self._network.latency_tuples:
             pace = max(1, min(pace, self._network.latency_tuples // (2 * len(self._sites))))
