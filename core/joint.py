@@ -90,7 +90,7 @@ class JointMachine(Machine):
         self._made = self._blank_class(0)
         self.site_index = 0
         self.no_records = self._nothing
-        self.lead = max(1, parameters.delay_tuples // 4)
+        self.lead = max(1, parameters.delay_tuples // 2)
 
     # --- ids and deadlines
 
