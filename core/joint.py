@@ -23,6 +23,7 @@ from core.kernels.joint import (
     KEY_SHIFT,
     advance_jointly,
     decide_alone,
+    empty_line,
     grow,
     hold,
     hold_nearest,
@@ -90,7 +91,7 @@ class JointMachine(Machine):
         self._made = self._blank_class(0)
         self.site_index = 0
         self.no_records = self._nothing
-        self.lead = max(1, parameters.delay_tuples // 2)
+        self.lead = 1
 
     # --- ids and deadlines
 
@@ -162,6 +163,12 @@ class JointMachine(Machine):
         """The record is decided now, by this site alone."""
         with self._guarded():
             decide_alone(self._state, position & self._mask)
+            return self._in_order(self._decided())
+
+    def empty_line(self) -> list[Effect]:
+        """No record will follow: publish what stands in line."""
+        with self._guarded():
+            empty_line(self._state)
             return self._in_order(self._decided())
 
     def undecided(self) -> list[int]:

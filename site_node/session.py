@@ -213,6 +213,7 @@ class Session:
                 effects += self._lose_patience()
             case StreamEnded():
                 self._ended = True
+                effects += self._publish(self._machine.empty_line())
                 self._due = deque(self._machine.undecided())
                 effects.append(Send(pb.SiteMessage(ended=pb.Ended())))
         effects += self._settle_due()
@@ -283,6 +284,8 @@ class Session:
                 losses = class_losses(self._schema, effect.classes)
                 attributes = len(self._schema.quasi_identifiers)
                 self._expected.learn_alone(float(losses.mean()) * attributes * GRID)
+        if self._ended:
+            published += self._machine.empty_line()
         return self._publish(published)
 
     # --- a settlement of our own
@@ -380,9 +383,9 @@ class Session:
             match kind:
                 case "welcome":
                     self._machine.join(message.welcome.site_index)
-                    self._sites = message.welcome.sites
+                    self._meet(message.welcome.sites)
                 case "members":
-                    self._sites = max(1, message.members.sites)
+                    self._meet(message.members.sites)
                 case "ask":
                     return self._asked(message.ask)
                 case "more":
@@ -401,6 +404,14 @@ class Session:
             # A relay of another mind, or a broken one: what it said changes nothing.
             self._counters["refused"] += 1
         return []
+
+    def _meet(self, sites: int) -> None:
+        """So many sites take part now. Alone, no record has to come due early."""
+        self._sites = max(1, sites)
+        if self._sites == 1:
+            self._machine.lead = 1
+        elif self._pace.lead is None:
+            self._machine.lead = self._parameters.delay_tuples // 2
 
     def _asked(self, ask: pb.Ask) -> list[SessionEffect]:
         if ask.settlement in self._open:

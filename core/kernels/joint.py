@@ -36,7 +36,7 @@ from core.kernels.layout import (
 )
 from core.kernels.member import depart
 from core.kernels.publish import emit, settle_tau
-from core.kernels.release import decide_in_line, work_off
+from core.kernels.release import decide_in_line, work_off, work_once
 from core.kernels.reuse import remember
 from core.kernels.split import enlargements_of, load_column, mark_nearest, start_part
 from core.kernels.stream import begin, push, take_in
@@ -112,6 +112,14 @@ def decide_alone(state: State, slot: int) -> None:
     begin(state)
     delay_constraint(state, slot)
     decide_in_line(state, slot)
+
+
+@kernel
+def empty_line(state: State) -> None:
+    """Publish all clusters that stand in line: no arrivals will pay for them any more."""
+    begin(state)
+    while state.register[PENDING] > 0:
+        work_once(state)
 
 
 @kernel

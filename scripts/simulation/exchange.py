@@ -104,6 +104,7 @@ class _Exchange:
         self._wire = Wire(len(dealt.names), network, seed)
         self._collector = Collector(schema)
         self._kills = {dealt.names.index(kill.site): kill.position for kill in network.kills}
+        self._place: dict[int, int] = {}  # the relay's index of a site -> its place here
         self._now = 0
         self._ticked = 0
 
@@ -155,7 +156,10 @@ class _Exchange:
         site.dead = True
         self._wire.cut(place)
         # Its connection breaks; what it owes will never come.
-        self._relay_effects(self._hub.lose(place, self._now * RECORD_NS, for_ever=True))
+        index = self._hub.index_of(self._dealt.names[place])
+        if index is not None:
+            lost = self._hub.lose(index, self._now * RECORD_NS, for_ever=True)
+            self._relay_effects(lost)
 
     def _drain(self) -> None:
         """The streams are over: time goes on until nobody waits for anything."""
@@ -216,18 +220,25 @@ class _Exchange:
         self._wire.flush(place, self._now)
 
     def _relay_effects(self, effects: list[Effect], sender: int = -1) -> None:
+        """Carry out what the relay wants. It knows sites by the order of their first hello."""
+        if len(self._place) < len(self._sites):
+            for place, name in enumerate(self._dealt.names):
+                index = self._hub.index_of(name)
+                if index is not None:
+                    self._place[index] = place
         for effect in effects:
             if isinstance(effect, Show):
                 shown = effect.visible
                 position = np.frombuffer(shown.payload, "<i8")
-                record = self._sites[shown.site].index[position]
+                record = self._sites[self._place[shown.site]].index[position]
                 if isinstance(shown, VisibleAgain):
                     self._collector.add_again(shown.class_ids, record)
                 else:
                     self._collector.add(shown.class_id, shown.bounds, record)
             else:
                 # A site that was not welcomed has no index yet.
-                self._wire.tell(sender if effect.site < 0 else effect.site, effect.message)
+                place = sender if effect.site < 0 else self._place[effect.site]
+                self._wire.tell(place, effect.message)
 
     # --- the result
 
