@@ -37,7 +37,7 @@ class Union:
         self._values_as_tokens = values_as_tokens
         self._person_bits = person_bits
         self._value_bits = value_bits
-        self._persons: set[int] = set()
+        self._persons: dict[int, set[int]] = {}  # by salt
         self._total = 0
         self._counts: dict[int, int] = {}
         self._values: set[int] = set()
@@ -46,7 +46,10 @@ class Union:
     @property
     def persons(self) -> int:
         """Distinct persons."""
-        return self._total + sum(self._counts.values()) if self._disjoint else len(self._persons)
+        if self._disjoint:
+            return self._total + sum(self._counts.values())
+        # Tokens under different salts may be of the same persons: only one of the sets counts.
+        return max(map(len, self._persons.values()), default=0)
 
     @property
     def values(self) -> int:
@@ -62,7 +65,7 @@ class Union:
         tokens = self._read_persons(persons)
         named = self._read_values(values)
         if not self._disjoint:
-            self._persons.update(tokens)
+            self._persons.setdefault(persons.salt, set()).update(tokens)
         elif site is None:
             self._total += persons.count
         else:
@@ -74,7 +77,7 @@ class Union:
 
     def _read_persons(self, persons: pb.Persons) -> list[int]:
         if self._disjoint:
-            if persons.tokens:
+            if persons.tokens or persons.salt:
                 raise ValueError("tokens of persons, where persons are disjoint")
             return []
         tokens: list[int] = decode_set(persons.tokens, self._person_bits, persons.count).tolist()

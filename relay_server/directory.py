@@ -53,8 +53,8 @@ class Directory:
             self._clear(row)
         return row is not None
 
-    def whom_to_ask(self, proposer: int, box: bytes) -> list[int]:
-        """The other sites that may have persons around the box, ASKED_MAX at most.
+    def whom_to_ask(self, proposer: int, box: bytes, most: int = ASKED_MAX) -> list[int]:
+        """The other sites that may have persons around the box, so many at most.
 
         A site that shares clusters, but none near, is left out. When there are too many, those
         with most persons around the box are asked.
@@ -71,12 +71,12 @@ class Directory:
         others = [
             site for site in self._rows if site != proposer and (close[site] or not shared[site])
         ]
-        if len(others) <= ASKED_MAX:
+        if len(others) <= most:
             return others
         # A cluster counts in full where it meets the box, and less the further away it is.
         weight = np.bincount(self._site, self._size / (1 + away) ** 2, sites)
         by_weight = sorted(others, key=lambda site: (-weight[site], site))
-        return sorted(by_weight[:ASKED_MAX])
+        return sorted(by_weight[:most])
 
     def _new_row(self) -> int:
         if not self._free:

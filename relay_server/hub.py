@@ -15,8 +15,8 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from core.exchange import PROTOCOL_VERSION, SITES_MAX
-from relay_server.directory import Directory
+from core.exchange import PERSONS_REVEALED_MIN, PROTOCOL_VERSION, SITES_MAX
+from relay_server.directory import ASKED_MAX, Directory
 from relay_server.pb import exchange_pb2 as pb
 from relay_server.publisher import Publisher, RefusedPart, Visible, VisibleAgain
 from relay_server.refusal import MessageRefused, require
@@ -235,7 +235,10 @@ class Hub:
             case "release":
                 return self._release(sender, message.release)
             case "propose":
-                asked = self._run.directory.whom_to_ask(sender, message.propose.box)
+                self._check_box(message.propose.box)
+                # Nobody is asked for so few that it would reveal too much.
+                most = min(ASKED_MAX, max(1, self._run.terms.policy.k // PERSONS_REVEALED_MIN))
+                asked = self._run.directory.whom_to_ask(sender, message.propose.box, most)
                 return self._done(
                     self._run.settlement.propose(sender, message.propose, asked, now_ns)
                 )
@@ -282,13 +285,16 @@ class Hub:
             f"{len(clusters)} clusters in one message, at most {CLUSTERS_PER_MESSAGE_MAX}",
         )
         for cluster in clusters:
-            ends = cluster.box
-            require(
-                len(ends) == self._run.terms.box_bytes
-                and all(low <= high for low, high in zip(ends[::2], ends[1::2], strict=True)),
-                pb.REASON_MALFORMED,
-                f"cluster {cluster.id} has no box of {self._run.terms.box_bytes} bytes",
-            )
+            self._check_box(cluster.box)
+
+    def _check_box(self, box: bytes) -> None:
+        size = self._run.terms.box_bytes
+        require(
+            len(box) == size
+            and all(low <= high for low, high in zip(box[::2], box[1::2], strict=True)),
+            pb.REASON_MALFORMED,
+            f"a box has {size} bytes here, two rising ones for each attribute",
+        )
 
     def _withdraw(self, sender: int, withdraw: pb.Withdraw, now_ns: int) -> list[Effect]:
         effects = self._done(self._run.settlement.withdraw(sender, withdraw, now_ns))

@@ -89,6 +89,7 @@ class Told(NamedTuple):
     persons: int
     tokens: bytes
     values: bytes
+    salt: int = 0
 
 
 class Held(NamedTuple):
@@ -169,7 +170,7 @@ class Publisher:
             raise ValueError(f"class {class_id} is expected of no site")
         for persons, values in votes.values():
             self._union().add(persons, values)
-        told = {s: Told(p.count, p.tokens, values) for s, (p, values) in votes.items()}
+        told = {s: Told(p.count, p.tokens, values, p.salt) for s, (p, values) in votes.items()}
         self._joint[class_id] = Joint(bounds, told)
         if len(self._joint) > JOINT_CLASSES_MAX:
             del self._joint[next(iter(self._joint))]
@@ -284,7 +285,8 @@ class Publisher:
             raise ValueError(
                 f"a part of class {part.class_id} with {len(part.bounds)} bytes of bounds"
             )
-        told = Told(part.persons.count, part.persons.tokens, part.values)
+        persons = part.persons
+        told = Told(persons.count, persons.tokens, part.values, persons.salt)
         if part.voted:
             if told != Told(0, b"", b""):
                 raise ValueError(f"a voted part of class {part.class_id} with persons of its own")
@@ -427,9 +429,22 @@ def _size(part: Held) -> int:
     return _PART_BYTES + len(part.payload) + len(part.told.tokens) + len(part.told.values)
 
 
+def _persons(told: Told) -> pb.Persons:
+    return pb.Persons(count=told.count, tokens=told.tokens, salt=told.salt)
+
+
 def _persons_of(parts: Sequence[Held], disjoint: bool) -> int:
     if not disjoint:
-        return _distinct(token for part in parts for token in _plain_set(part.told.tokens))
+        salts = sorted(part.told.salt for part in parts)
+        return max(
+            _distinct(
+                token
+                for part in parts
+                if part.told.salt == salt
+                for token in _plain_set(part.told.tokens)
+            )
+            for salt in salts
+        )
     # A site's parts may be about the same persons.
     largest = {
         site: count for count, site in sorted((part.told.persons, part.site) for part in parts)

@@ -313,11 +313,6 @@ class Settlement:
             f"settlement {number} is not an id of site {site}",
         )
         require(
-            len(message.box) == self._terms.box_bytes,
-            pb.REASON_MALFORMED,
-            f"a box has {self._terms.box_bytes} bytes, not {len(message.box)}",
-        )
-        require(
             0 < message.radius <= RADIUS_ALL,
             pb.REASON_MALFORMED,
             f"a radius is 1 to {RADIUS_ALL}, not {message.radius}",

@@ -61,7 +61,7 @@ class Publications:
                 continue
             part = _part(effect, int(effect.row[members[0]]), members)
             if not part.suppressed:
-                part.persons.CopyFrom(self._teller.persons(part.class_id, person[members]))
+                part.persons.CopyFrom(self._teller.proof(part.class_id, person[members]))
                 part.values = self._teller.values(part.class_id, value[members])
             parts.append(part)
         return pb.SiteMessage(publication=pb.Publication(parts=parts))

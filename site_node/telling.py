@@ -8,6 +8,7 @@ cluster that they are about, so that two of them have nothing in common.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,10 @@ from core.tokens import (
     range_bits,
 )
 from relay_server.pb import exchange_pb2 as pb
+
+# Ids are far smaller than this: the salt has the bits above.
+SALT_SHIFT: Final = 56
+SALTS_MAX: Final = 64
 
 Codes = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -50,6 +55,21 @@ class Teller:
             return pb.Persons(count=len(np.unique(codes)))
         tokens = self._key.persons(owner, codes, self._person_bits)
         return pb.Persons(count=len(tokens), tokens=encode_set(tokens, self._person_bits))
+
+    def proof(self, owner: int, codes: Codes) -> pb.Persons:
+        """The persons of a class that this site proves alone: no two of them share a token."""
+        told = self.persons(owner, codes)
+        if self.disjoint:
+            return told
+        distinct = len(np.unique(codes))
+        for salt in range(1, SALTS_MAX):
+            if told.count == distinct:
+                break
+            salted = self._key.persons(owner | salt << SALT_SHIFT, codes, self._person_bits)
+            if len(salted) > told.count:
+                tokens = encode_set(salted, self._person_bits)
+                told = pb.Persons(count=len(salted), tokens=tokens, salt=salt)
+        return told
 
     def known_values(self, owner: int, data: bytes) -> Callable[[Codes], Flags]:
         """Tells which values are not among those; ValueError when they are malformed."""

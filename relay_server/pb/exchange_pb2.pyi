@@ -308,12 +308,14 @@ class Withdraw(_message.Message):
     def __init__(self, settlement: _Optional[int] = ...) -> None: ...
 
 class Persons(_message.Message):
-    __slots__ = ("count", "tokens")
+    __slots__ = ("count", "tokens", "salt")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
     count: int
     tokens: bytes
-    def __init__(self, count: _Optional[int] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+    salt: int
+    def __init__(self, count: _Optional[int] = ..., tokens: _Optional[bytes] = ..., salt: _Optional[int] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("parts",)
