@@ -248,13 +248,6 @@ class JointMachine(Machine):
         persons = grow(self._state, position & self._mask, tuples, steps, _GROWN)
         return Box(split.low[_GROWN].copy(), split.high[_GROWN].copy()), int(persons)
 
-    def is_ready(self, position: int) -> bool:
-        """Whether the record's cluster could be published by this site alone."""
-        clusters, rules = self._state.clusters, self._state.rules
-        cluster = int(self._state.window.item["owner"][position & self._mask])
-        diverse = rules.l <= 1 or clusters.meta["values"][cluster] >= rules.l
-        return bool(diverse and clusters.persons[cluster] >= rules.k)
-
     def hold_around(
         self, box: Box, position: int, *, least: int, persons: int, reach: float
     ) -> tuple[Held, int]:

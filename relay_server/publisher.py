@@ -420,17 +420,13 @@ class Publisher:
             )
 
 
-def _persons(told: Told) -> pb.Persons:
-    return pb.Persons(count=told.persons, tokens=told.tokens)
-
-
 def _size(part: Held) -> int:
     """The bytes that a part takes, nearly."""
     return _PART_BYTES + len(part.payload) + len(part.told.tokens) + len(part.told.values)
 
 
 def _persons(told: Told) -> pb.Persons:
-    return pb.Persons(count=told.count, tokens=told.tokens, salt=told.salt)
+    return pb.Persons(count=told.persons, tokens=told.tokens, salt=told.salt)
 
 
 def _persons_of(parts: Sequence[Held], disjoint: bool) -> int:

@@ -168,7 +168,7 @@ class Settlement:
             pb.REASON_MALFORMED,
             f"{message.short} persons less than the {asked} that were asked for",
         )
-        if message.short < asked:
+        if message.short < asked or message.tokens or message.reach or message.values:
             try:
                 given = asked - message.short
                 each.ballot.add(site, given, message.tokens, message.reach, message.values)
@@ -194,23 +194,34 @@ class Settlement:
             usual = [self._answer_ns.get(site, 0) for site in each.asked]
             patience = max(self._patience_ns, PATIENCE_TIMES * max(usual, default=0))
             if now_ns - each.since > patience:
-                self.statistics["silent"] += len(each.asked)
-                for site in list(each.asked):
-                    each.spare.pop(site, None)
-                each.asked.clear()
-                effects += self._go_on(each, now_ns)
+                effects += self._give_up_on(each, list(each.asked), now_ns)
         return effects
 
     # --- what follows from an answer
 
+    def _give_up_on(self, each: _Open, silent: list[int], now_ns: int) -> list[Effect]:
+        """A vote that comes too late must not be taken for the answer to a later question."""
+        self.statistics["silent"] += len(silent)
+        if each.proposer in silent:
+            return self._abort(each, pb.ABORT_REASON_TIMEOUT)
+        abort = pb.Abort(settlement=each.number, reason=pb.ABORT_REASON_TIMEOUT)
+        effects: list[Effect] = []
+        for site in silent:
+            effects.append(Tell(site, pb.RelayMessage(abort=abort)))
+            self._drop(each, site)
+        return effects + self._go_on(each, now_ns)
+
     def _without(self, each: _Open, site: int, now_ns: int) -> list[Effect]:
         if site == each.proposer:
             return self._abort(each, pb.ABORT_REASON_TIMEOUT)
+        self._drop(each, site)
+        return self._go_on(each, now_ns)
+
+    def _drop(self, each: _Open, site: int) -> None:
         del each.sites[site]
         each.asked.pop(site, None)
         each.spare.pop(site, None)
         each.ballot.drop(site)
-        return self._go_on(each, now_ns)
 
     def _go_on(self, each: _Open, now_ns: int) -> list[Effect]:
         if each.asked:

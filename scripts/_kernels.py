@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from core.schema import Schema
 
 _SOURCES: Final = Path(__file__).resolve().parent.parent / "core" / "kernels"
 _DONE: Final = "compiled"
@@ -117,3 +120,35 @@ def _compile() -> None:
     machine.step(StreamEnded())
     tokens = TokenKey(bytes(KEY_BYTES)).persons(0, np.zeros(1, np.int64), 8)
     decode_set(encode_set(tokens, 8), 8, 1)
+    _compile_joint(schema)
+
+
+def _compile_joint(schema: Schema) -> None:
+    """The same for what a site does in an exchange."""
+    import numpy as np
+
+    from core.boxes import Box
+    from core.config import Parameters
+    from core.events import Records
+    from core.joint import JointMachine
+
+    machine = JointMachine(schema, Parameters(k=2, l=2, delay_tuples=4), seed=0)
+    machine.join(1)
+    machine.lead = 1
+    records = Records(
+        code=np.zeros((6, 2), np.int32),
+        raw=np.zeros((6, 1)),
+        person=np.arange(6),
+        value=np.arange(6),
+        general=np.zeros(6, np.bool_),
+    )
+    machine.offer(records, 0)
+    position = machine.undecided()[0]
+    box, _ = machine.box_around(position, 2, 2)
+    machine.loss(box)
+    held, _ = machine.hold_around(box, position, least=0, persons=1, reach=1.0)
+    slots, _, reach = machine.reach(held.slots, box)
+    machine.let_go(machine.hold_nearest(box, least=0, radius=1, persons=1).slots)
+    machine.publish(machine.joint_class(1, Box(box.low, box.high), reach), slots)
+    machine.decide(machine.undecided()[0])
+    machine.empty_line()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -24,8 +24,6 @@ from core.errors import PrivacyBreachError
 from core.events import Publish, RecordsArrived, StreamEnded, Ticked
 from core.exchange import PERSONS_REVEALED_MIN, PROTOCOL_VERSION, RADIUS_ALL
 from core.joint import Due, Held, JointMachine
-from core.kernels.layout import GRID
-from core.loss import class_losses
 from core.schema import Schema
 from core.tokens import TokenKey
 from relay_server.pb import exchange_pb2 as pb
@@ -42,9 +40,6 @@ UNDER_WAY_MAX: Final = 16
 TRIES_MAX: Final = 3
 # A record comes due this many times the usual time of a settlement before its deadline.
 LEAD_TIMES: Final = 2
-# What a cluster published alone is taken to lose at first, and how slowly that follows experience.
-ALONE_FIRST: Final = 1.5
-PATIENT: Final = 16
 
 Longs = NDArray[np.int64]
 NO_SLOTS: Final = np.zeros(0, np.int64)
@@ -57,14 +52,12 @@ class Tactics:
     growth_steps  in how many steps the proposed box grows around the record
     radius_first  the radius to begin with: within it the proposer has so many times its share
     radius_slow   the same where settlements take long
-    worth_it      what a settlement must promise to lose less than, of what this site loses alone
     share_news    whether cluster summaries are sent
     """
 
     growth_steps: int = 8
     radius_first: float = 1.5
     radius_slow: float = 3.0
-    worth_it: float = 0.95
     share_news: bool = True
 
 
@@ -99,30 +92,6 @@ class _Pace:
         return LEAD_TIMES * self.usual + 2 if self.recent else None
 
 
-@dataclass(slots=True)
-class _Expected:
-    """How much more a class loses than the box of neighbours that was looked at for it.
-
-    A settled class stretches beyond the box that was proposed. A cluster that is published alone
-    is split as a whole, and its parts are worse than the best one around the record.
-    """
-
-    joint: float = 1.0
-    alone: float = ALONE_FIRST
-    around: int = 0  # loss of the box of k neighbours that was looked at last
-
-    def learn_joint(self, loss: int, box: int) -> None:
-        """A settlement came to this."""
-        if box:
-            self.joint += (loss / box - self.joint) / PATIENT
-
-    def learn_alone(self, loss: float) -> None:
-        """A cluster that was published alone came to this."""
-        if self.around:
-            self.alone += (loss / self.around - self.alone) / PATIENT
-            self.around = 0
-
-
 class Session:
     """One site of a `strict` exchange."""
 
@@ -143,9 +112,11 @@ class Session:
         self._schema = schema
         self._parameters = parameters
         self._own_policy = own_k, own_l
+        own = replace(parameters, k=max(parameters.k, own_k), l=max(parameters.l, own_l))
         self._patience_ns = patience_ns
         self._tactics = tactics or Tactics()
-        self._machine = JointMachine(schema, parameters, seed=seed)
+        self._machine = JointMachine(schema, own, seed=seed)
+        self._need = own.k, own.l  # of every class that records of this site are published in
         self._codec = BoxCodec(schema)
         self._teller = Teller(schema, k=parameters.k, l=parameters.l, key=TokenKey(key))
         self._publications = Publications(self._teller)
@@ -161,7 +132,6 @@ class Session:
         self._own_open = 0
         self._futile: int | None = None  # free records here when all sites had too few
         self._now_ns = 0
-        self._expected = _Expected()
         self.open_clusters_max = 0
         self._counters: Counter[str] = Counter()
 
@@ -209,7 +179,7 @@ class Session:
                 effects += self._told(message)
             case Ticked(now_ns):
                 self._now_ns = max(self._now_ns, now_ns)
-                effects += self._offer(RecordsArrived(self._machine.no_records, now_ns))[1:]
+                effects += self._pass_time(now_ns)
                 effects += self._lose_patience()
             case StreamEnded():
                 self._ended = True
@@ -233,6 +203,14 @@ class Session:
             effects += self._face(due)
         if self._sites > 1 and self._tactics.share_news:
             effects += [Send(message) for message in self._summaries.news(self._sites)]
+        return effects
+
+    def _pass_time(self, now_ns: int) -> list[SessionEffect]:
+        nothing = RecordsArrived(self._machine.no_records, now_ns)
+        effects = self._offer(nothing)[1:]
+        # By the clock many records can be overdue at once.
+        while (due := self._machine.due) is not None and due.overdue:
+            effects += self._offer(nothing)[1:]
         return effects
 
     def _face(self, due: Due) -> list[SessionEffect]:
@@ -279,11 +257,6 @@ class Session:
         self._counters["decided alone"] += 1
         self._tries.pop(position, None)
         published = self._machine.decide(position)
-        for effect in published:
-            if len(effect.classes):
-                losses = class_losses(self._schema, effect.classes)
-                attributes = len(self._schema.quasi_identifiers)
-                self._expected.learn_alone(float(losses.mean()) * attributes * GRID)
         if self._ended:
             published += self._machine.empty_line()
         return self._publish(published)
@@ -298,7 +271,7 @@ class Session:
             return self._decide(position)
         share = max(PERSONS_REVEALED_MIN, -(-self._parameters.k // self._sites))
         grown, persons = machine.box_around(position, share, tactics.growth_steps)
-        if persons < PERSONS_REVEALED_MIN or not self._worth_it(position, grown):
+        if persons < PERSONS_REVEALED_MIN:
             return self._decide(position)
         wire = self._codec.encode(grown)
         box = self._codec.decode(wire)
@@ -364,17 +337,6 @@ class Session:
             return False
         return self._machine.deadline(position) <= lead // LEAD_TIMES
 
-    def _worth_it(self, position: int, box: Box) -> bool:
-        """Whether a settlement promises less loss than publishing the record's cluster alone."""
-        if not self._machine.is_ready(position):
-            return True
-        steps = self._tactics.growth_steps
-        around, _ = self._machine.box_around(position, self._parameters.k, steps)
-        alone, joint = self._machine.loss(around), self._machine.loss(box)
-        self._expected.around = alone
-        expected, worth_it = self._expected, self._tactics.worth_it
-        return joint * expected.joint < worth_it * alone * expected.alone
-
     # --- what the relay says
 
     def _told(self, message: pb.RelayMessage) -> list[SessionEffect]:
@@ -434,6 +396,8 @@ class Session:
         if each is None:
             raise ValueError(f"settlement {more.settlement} is not under way here")
         least, radius = self._least(), min(more.radius, RADIUS_ALL)
+        # Read first: what is malformed must not leave anything held.
+        known = self._teller.known_values(more.settlement, more.values)
         held = self._machine.hold_nearest(
             each.box, least=least, radius=radius, persons=more.persons
         )
@@ -442,7 +406,6 @@ class Session:
             self._machine.let_go(slots)
             slots = NO_SLOTS
         elif more.values_wanted:
-            known = self._teller.known_values(more.settlement, more.values)
             other = self._machine.hold_new_value(
                 each.box, least=least, radius=radius, other_than=known
             )
@@ -455,8 +418,11 @@ class Session:
         machine = self._machine
         covered, stray, reach = machine.reach(slots, each.box)
         machine.let_go(stray)
+        # A person with records in an earlier vote has been counted.
+        persons = machine.persons(covered)
+        new = ~np.isin(persons, machine.persons(each.promised))
+        told = self._teller.persons(each.number, persons[new])
         each.promised = np.concatenate([each.promised, covered])
-        told = self._teller.persons(each.number, machine.persons(covered))
         vote = pb.Vote(
             settlement=each.number,
             short=max(0, asked - told.count),
@@ -479,23 +445,26 @@ class Session:
         each = self._open.get(commit.settlement)
         box = self._codec.decode(commit.box) if each is None else each.box
         made = self._machine.joint_class(commit.settlement, box, commit.reach)
-        self._prove(commit.settlement)
         if each is None or not len(each.promised):
-            # A class of others: it may be reused.
-            self._machine.publish(made, NO_SLOTS)
             self._open.pop(commit.settlement, None)
+            if self._is_proof(commit):
+                # A class of others: it may be reused.
+                self._prove(commit.settlement)
+                self._machine.publish(made, NO_SLOTS)
             return []
         self._check_proof(each, commit)
+        self._prove(commit.settlement)
         self._close(each)
-        if each.first is not None:
-            self._expected.learn_joint(made.loss, self._machine.loss(each.box))
         return self._publish(self._machine.publish(made, each.promised), voted=True)
+
+    def _is_proof(self, commit: pb.Commit) -> bool:
+        k, l = self._need
+        return commit.persons >= k and (l <= 1 or commit.values >= l)
 
     def _check_proof(self, each: _Settling, commit: pb.Commit) -> None:
         """Nothing is published on a commit that does not prove k and l, or is of another box."""
-        (own_k, own_l), parameters = self._own_policy, self._parameters
-        k, l = max(parameters.k, own_k), max(parameters.l, own_l)
-        if commit.persons < k or (l > 1 and commit.values < l):
+        k, l = self._need
+        if not self._is_proof(commit):
             raise PrivacyBreachError(
                 f"site {self._site!r}: class {commit.settlement} was committed with "
                 f"{commit.persons} of k={k} persons and {commit.values} of l={l} values"
@@ -542,6 +511,8 @@ class Session:
                 self._due.append(position)
 
     def _learn(self, release: pb.Release) -> None:
+        if self._need != (self._parameters.k, self._parameters.l):
+            return  # others prove no more than what all have agreed on
         for each in release.classes:
             self._machine.learn(each.id, each.bounds)
             self._prove(each.id)
