@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -45,6 +46,10 @@ class Directory:
             row = rows[cluster] = self._new_row()
         self._size[row], self._site[row] = size, site
         self._box[row] = np.frombuffer(box, np.uint8).reshape(-1, 2)
+
+    def knows(self, site: int, clusters: Iterable[int]) -> bool:
+        """Whether the site shares all of these."""
+        return all(cluster in self._rows[site] for cluster in clusters)
 
     def remove(self, site: int, cluster: int) -> bool:
         """A cluster is no more; whether it was known."""

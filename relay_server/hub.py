@@ -266,8 +266,10 @@ class Hub:
 
     def _remove(self, sender: int, remove: pb.Remove) -> list[Effect]:
         if self._agreement.exchange == STRICT:
-            known = [self._run.directory.remove(sender, cluster) for cluster in remove.ids]
-            require(all(known), pb.REASON_UNKNOWN, "a cluster that was never shared is removed")
+            known = self._run.directory.knows(sender, remove.ids)
+            require(known, pb.REASON_UNKNOWN, "a cluster that was never shared is removed")
+            for cluster in remove.ids:
+                self._run.directory.remove(sender, cluster)
             return []
         return self._pass_on(sender, pb.RelayMessage(remove=remove))
 

@@ -55,7 +55,7 @@ class Tactics:
     share_news    whether cluster summaries are sent
     """
 
-    growth_steps: int = 8
+    growth_steps: int = 2
     radius_first: float = 1.5
     radius_slow: float = 3.0
     share_news: bool = True
@@ -112,7 +112,13 @@ class Session:
         self._schema = schema
         self._parameters = parameters
         self._own_policy = own_k, own_l
-        own = replace(parameters, k=max(parameters.k, own_k), l=max(parameters.l, own_l))
+        # What was voted for is published as a whole and at once: an order of its own would break it.
+        own = replace(
+            parameters,
+            k=max(parameters.k, own_k),
+            l=max(parameters.l, own_l),
+            order="released",
+        )
         self._patience_ns = patience_ns
         self._tactics = tactics or Tactics()
         self._machine = JointMachine(schema, own, seed=seed)

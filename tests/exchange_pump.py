@@ -127,7 +127,9 @@ class Pumped:
 class Pump:
     """A relay and its sites. Nothing is delivered before a test says so."""
 
-    def __init__(self, of: Schema, rules: Parameters, *, seed: int = 1, l: int | None = None) -> None:
+    def __init__(
+        self, of: Schema, rules: Parameters, *, seed: int = 1, l: int | None = None
+    ) -> None:
         self.schema, self.rules = of, rules
         self.hub = Hub(
             Agreement(exchange="strict", k=rules.k, l=l or rules.l), patience_ns=PATIENCE_NS

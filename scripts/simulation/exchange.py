@@ -132,6 +132,8 @@ class _Exchange:
             self._settle()
             self._tick()
             progress(stop)
+        for place, site in enumerate(self._sites):
+            self._feed(place, site, len(site.index))  # also where there was nothing at all
         self._drain()
 
     def _feed(self, place: int, site: _Site, until: int) -> None:
