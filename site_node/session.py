@@ -281,7 +281,9 @@ class Session:
             return self._decide(position)
         wire = self._codec.encode(grown)
         box = self._codec.decode(wire)
-        hurry = self._pace.usual * SLOW > self._parameters.delay_tuples
+        # Also the first time, when nobody knows how long it takes.
+        known = bool(self._pace.recent)
+        hurry = not known or self._pace.usual * SLOW > self._parameters.delay_tuples
         reach = tactics.radius_slow if hurry else tactics.radius_first
         held, radius = machine.hold_around(
             box, position, least=self._least(), persons=share, reach=reach
@@ -341,7 +343,11 @@ class Session:
         lead = self._pace.lead
         if self._ended or lead is None:
             return False
-        return self._machine.deadline(position) <= lead // LEAD_TIMES
+        late = self._machine.deadline(position) <= lead // LEAD_TIMES
+        if late and self._own_open == 0:
+            # What once took long need not for ever: forget it bit by bit, and try again.
+            self._pace.recent.popleft()
+        return late
 
     # --- what the relay says
 
