@@ -290,8 +290,14 @@ class Publisher:
         if part.voted:
             if told != Told(0, b"", b""):
                 raise ValueError(f"a voted part of class {part.class_id} with persons of its own")
-            # What was voted for has been checked when it was.
-            return self._vote(site, part)
+            # What was voted has been read before; but fewer records cannot hold all of it.
+            told = self._vote(site, part)
+            if told.persons > part.records:
+                raise ValueError(
+                    f"{told.persons} persons were voted for class {part.class_id}, and "
+                    f"{part.records} records came"
+                )
+            return told
         alone = self._union()
         alone.add(_persons(told), told.values)
         if max(alone.persons, alone.values) > part.records:
