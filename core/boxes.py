@@ -1,9 +1,9 @@
 """Boxes as they travel: coarse ranges, and how far a class reaches beyond one.
 
 A box is a range of codes per quasi-identifier: grid coordinates of the numeric ones, leaves of the
-categorical ones. On the wire an end is one byte on a grid of 256 points, rounded outward, so that
-the relay can compare boxes without knowing what they mean. Whoever uses a box that has travelled
-uses it as it arrived, the sender included.
+categorical ones. On the wire an end is one byte on a grid of at most 256 points, rounded outward,
+so that the relay can compare boxes without knowing what they mean. Whoever uses a box that has
+travelled uses it as it arrived, the sender included.
 """
 
 from __future__ import annotations
@@ -15,13 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.kernels.layout import GRID
-from core.schema import Schema
+from core.schema import Attribute, Schema
 
 # The last point of the grid; its first and last are exactly the ends of the domain.
 POINTS: Final = 255
 
 Ints = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
+
+
+def grid_points(attribute: Attribute) -> int:
+    """The last point of a numeric attribute's grid.
+
+    Whole numbers of a domain that is not too wide have points of their own: 34 stays 34.
+    """
+    assert attribute.domain is not None
+    width = attribute.domain[1] - attribute.domain[0]
+    if width <= POINTS and width == int(width):
+        return POINTS // int(width) * int(width)
+    return POINTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +54,9 @@ class BoxCodec:
         leaves = [tree.leaf_count for tree in self._trees]
         # The largest code of each attribute; up to 256 leaves have a point of their own.
         self._last = np.array([GRID] * self._numeric + [count - 1 for count in leaves], np.int64)
-        self._points = np.where(
-            np.arange(self._attributes) < self._numeric, POINTS, np.minimum(POINTS, self._last)
-        ).astype(np.int64)
+        numeric = [grid_points(a) for a in schema.numeric]
+        categorical = [min(POINTS, count - 1) for count in leaves]
+        self._points = np.array([*numeric, *categorical], np.int64)
         self._divisor = np.maximum(1, self._last)
 
     @property
@@ -53,9 +65,13 @@ class BoxCodec:
         return 2 * self._attributes
 
     def encode(self, box: Box) -> bytes:
-        """The box, rounded outward to the grid."""
-        low = box.low.astype(np.int64) * self._points // self._divisor
-        high = -(-box.high.astype(np.int64) * self._points // self._divisor)
+        """The box, rounded outward to the grid.
+
+        Coordinates are rounded themselves: one that is next to a point of the grid is on it.
+        """
+        slack = np.arange(self._attributes) < self._numeric
+        low = np.minimum(box.low + slack, self._last) * self._points // self._divisor
+        high = -(-np.maximum(box.high - slack, 0) * self._points // self._divisor)
         return np.stack([low, high], axis=1).astype(np.uint8).tobytes()
 
     def decode(self, data: bytes) -> Box:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.boxes import Box, pack_sparse, unpack_sparse
+from core.boxes import Box, grid_points, pack_sparse, unpack_sparse
 from core.config import Parameters
 from core.events import Effect, Records, joined
 from core.exchange import RADIUS_ALL, RADIUS_SHIFT, SITES_MAX
@@ -435,12 +435,12 @@ class JointMachine(Machine):
 
 
 def _domain_table(schema: Schema) -> NDArray[np.float64]:
-    """Both ends of every numeric domain, and the unit that published bounds are multiples of."""
-    table = np.zeros((4, max(1, len(schema.numeric))))
+    """What core.kernels.reach needs to know of every numeric attribute."""
+    table = np.zeros((5, max(1, len(schema.numeric))))
     for place, attribute in enumerate(schema.numeric):
         assert attribute.domain is not None
         low, high = attribute.domain
         digits = int(np.floor(np.log10((high - low) / _SHORT_NUMBERS)))
         parts = 10.0**-digits if digits < 0 else 0.0
-        table[:, place] = low, high, 10.0**digits, parts
+        table[:, place] = low, high, 10.0**digits, parts, grid_points(attribute)
     return table

@@ -1,8 +1,8 @@
 """How far a class reaches beyond the box that was proposed for it.
 
-`reach` has a byte for the lower ends of the numeric attributes, then one for their upper ends, and
-one for each categorical attribute: levels above the box's node. A numeric byte is a length with
-four bits of mantissa and four of exponent. The reach of a union is the larger of each byte, so the
+`reach` has a byte for the lower ends of the numeric attributes, then one for their upper ends:
+points of the grid that boxes travel on (core.boxes). Then comes a byte for each categorical
+attribute: levels above the box's node. The reach of a union is the larger of each byte, so the
 relay can unite votes without a schema.
 """
 
@@ -24,6 +24,7 @@ DOMAIN_LOW: Final = 0
 DOMAIN_HIGH: Final = 1
 UNIT: Final = 2  # published bounds are whole multiples of it,
 PARTS: Final = 3  # or of 1/PARTS where it is below 1; 0 otherwise
+POINTS: Final = 4  # the last point of the grid that boxes travel on
 
 Reach = NDArray[np.uint8]
 
@@ -33,6 +34,7 @@ def measure_reach(
     rules: Rules,
     trees: Trees,
     window: Window,
+    domain: Floats,
     slots: Longs,
     low: Ints,
     high: Ints,
@@ -45,8 +47,14 @@ def measure_reach(
     for i in range(slots.shape[0]):
         code = window.code[slots[i]]
         for d in range(numeric):
-            widen_to(reach, d, low[d] - code[d])
-            widen_to(reach, numeric + d, code[d] - high[d])
+            points = wide(domain[POINTS, d])
+            # A coordinate is rounded: one that is next to a point is on it.
+            under = point_above(low[d], points) - point_below(code[d] + 1, points)
+            over = point_above(code[d] - 1, points) - point_below(high[d], points)
+            if code[d] < low[d] and under > reach[d]:
+                reach[d] = under
+            if code[d] > high[d] and over > reach[numeric + d]:
+                reach[numeric + d] = over
         for a in range(rules.categorical):
             d = numeric + a
             node = common_ancestor(trees, a, low[d], low[d], high[d])
@@ -59,22 +67,15 @@ def measure_reach(
 
 
 @leaf
-def widen_to(reach: Reach, j: int, outside: int) -> None:
-    """Let reach[j] be enough for a code that lies this far outside."""
-    byte = wide(reach[j])
-    while byte < REACH_MAX and length_of(byte) < outside:
-        byte += 16 if byte + 16 < REACH_MAX and length_of(byte + 16) < outside else 1
-    reach[j] = byte
+def point_below(code: int, points: int) -> int:
+    """The last point of the grid at or below a coordinate."""
+    return wide(code) * points // GRID
 
 
 @leaf
-def length_of(byte: int) -> int:
-    """The length that a byte stands for, in 1/GRID; the last one is a whole attribute."""
-    if byte == 0:
-        return 0
-    if byte == REACH_MAX:
-        return GRID
-    return ((16 + (byte & 15)) << (byte >> 4)) << 4
+def point_above(code: int, points: int) -> int:
+    """The first point of the grid at or above a coordinate."""
+    return -(-wide(code) * points // GRID)
 
 
 @kernel
@@ -97,9 +98,11 @@ def stretch(
     """
     loss, numeric = 0, rules.numeric
     for d in range(numeric):
-        under, over = length_of(wide(reach[d])), length_of(wide(reach[numeric + d]))
-        code_low[d] = max(low[d] - under, 0)
-        code_high[d] = min(high[d] + over, GRID)
+        points = wide(domain[POINTS, d])
+        first = max(point_above(low[d], points) - reach[d], 0)
+        last = min(point_below(high[d], points) + reach[numeric + d], points)
+        code_low[d] = first * GRID // points
+        code_high[d] = -(-last * GRID // points)
         loss += code_high[d] - code_low[d]
         raw_low[d] = rounded(domain, d, code_low[d], 0.0)
         raw_high[d] = rounded(domain, d, code_high[d], 1.0)
@@ -158,7 +161,7 @@ def cover(
     that is of no help the tuple goes behind the others. Returns how many are covered.
     """
     count = slots.shape[0]
-    measure_reach(rules, trees, window, slots, low, high, reach)
+    measure_reach(rules, trees, window, domain, slots, low, high, reach)
     i = 0
     stretch(rules, trees, domain, low, high, reach, code_low, code_high, raw_low, raw_high, node)
     while i < count:

@@ -149,7 +149,9 @@ def test_whatever_happens_many_times_over(seed: int) -> None:
 
 
 def test_the_sample_settles_classes_of_several_sites() -> None:
-    committed = sum(check_case(seed).details.get("relay: committed", 0) for seed in (0, 4, 7, 11, 12))
+    committed = sum(
+        check_case(seed).details.get("relay: committed", 0) for seed in (0, 4, 7, 11, 12)
+    )
     assert committed > 0
 
 
