@@ -112,7 +112,7 @@ class Session:
         self._schema = schema
         self._parameters = parameters
         self._own_policy = own_k, own_l
-        # What was voted for is published as a whole and at once: an order of its own would break it.
+        # What was voted for is published as a whole and at once: another order would break it.
         own = replace(
             parameters,
             k=max(parameters.k, own_k),

@@ -144,7 +144,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32), count=st.sampled_from((30, 100, 1_100)))
     def flood(self, seed: int, count: int) -> None:
-        draw = random.Random(seed).randint  # noqa: S311
+        draw = random.Random(seed).randint
         top = (TOP, TOP, 6, 2, 15, 3)
         self.arrive([(*(draw(0, most) for most in top), False) for _ in range(count)])
 

@@ -178,7 +178,7 @@ def require_equal(kernels: list[Decision], twin: list[Decision], when: str) -> N
 
 def compare(stream: Stream, parameters: Parameters) -> Counter[str]:
     """Run both on the stream; returns how often each case was met."""
-    rng = random.Random(stream.seed)  # noqa: S311
+    rng = random.Random(stream.seed)
     schema = random_schema(rng, stream)
     machine = Machine(schema, parameters, seed=stream.seed)
     twin = Oracle(schema, parameters, below=SplitMix64(stream.seed).below)

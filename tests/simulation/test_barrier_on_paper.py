@@ -1,4 +1,4 @@
-"""The barrier holds P2 alone: fed with what `paper` publishes, nothing short of k or l comes out."""
+"""The barrier holds P2 alone: fed with what `paper` publishes, nothing short comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `strict` exchange from end to end: whatever the network does, what comes out keeps k and l."""
+"""The `strict` exchange from end to end: whatever the network does, k and l are kept."""
 
 from __future__ import annotations
 
