@@ -257,6 +257,7 @@ class Session:
     def _withdraw(self, each: _Settling) -> list[SessionEffect]:
         self._counters["withdrawn"] += 1
         self._give_up(each)
+        self._requeue(each.promised, but=each.first)
         return [Send(pb.SiteMessage(withdraw=pb.Withdraw(settlement=each.number)))]
 
     def _decide(self, position: int) -> list[SessionEffect]:
@@ -381,6 +382,7 @@ class Session:
 
     def _meet(self, sites: int) -> None:
         """So many sites take part now. Alone, no record has to come due early."""
+        self._exhausted &= sites <= self._sites
         self._sites = max(1, sites)
         if self._sites == 1:
             self._machine.lead = 1
@@ -467,6 +469,8 @@ class Session:
         self._check_proof(each, commit)
         self._prove(commit.settlement)
         self._close(each)
+        if each.first is not None:
+            self._tries.pop(each.first, None)
         return self._publish(self._machine.publish(made, each.promised), voted=True)
 
     def _is_proof(self, commit: pb.Commit) -> bool:
@@ -536,7 +540,6 @@ class Session:
             if self._now_ns - each.since_ns > self._patience_ns:
                 self._counters["timed out"] += 1
                 effects += self._withdraw(each)
-                self._requeue(each.promised, but=each.first)
                 if each.first is not None and self._machine.is_free(each.first):
                     effects += self._decide(each.first)
         return effects
