@@ -289,6 +289,10 @@ class Session:
         held, radius = machine.hold_around(
             box, position, least=self._least(), persons=share, reach=reach
         )
+        if held.persons < PERSONS_REVEALED_MIN:
+            # Its neighbours are too old to be promised.
+            machine.let_go(held.slots)
+            return self._decide(position)
         slots, stray, reached = machine.reach(held.slots, box)
         machine.let_go(stray)
         number = machine.next_id()

@@ -94,9 +94,12 @@ def test_of_what_paper_publishes_nothing_short_comes_out_and_everything_does_onc
         assert all(encloses(bounds, stream, place, of) for place in members)
 
 
-def test_a_barrier_that_is_off_by_one_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_barrier_that_is_off_by_one_would_be_found() -> None:
     of, rules, persons = CASES[1]
-    stream = records(COUNT, 1, persons=persons)
-    relayed = publications(of, rules, stream, 1)
-    shown = through_the_barrier(of, parameters(k=rules.k - 1, l=1), relayed)
-    assert short_of(of, rules, stream, list(shown.classes.values())) > 0
+    found = 0
+    for seed in range(8):
+        stream = records(COUNT, seed, persons=persons)
+        relayed = publications(of, rules, stream, seed)
+        shown = through_the_barrier(of, parameters(k=rules.k - 1, l=1), relayed)
+        found += short_of(of, rules, stream, list(shown.classes.values()))
+    assert found > 0

@@ -14,6 +14,7 @@ import pytest
 import scripts.simulation.exchange
 from core.config import Parameters
 from core.events import SUPPRESSED, Records
+from core.exchange import PERSONS_REVEALED_MIN
 from core.schema import Schema
 from core.tokens import decode_set, range_bits
 from relay_server.ballot import Ballot
@@ -29,6 +30,7 @@ from scripts.simulation.result import RunResult
 from scripts.simulation.stream import Dealt
 from scripts.simulation.wire import Wire
 from site_node.session import Session
+from site_node.telling import Teller
 from site_node.trace import DeadLetters
 from tests.exchange_pump import Pump, dealt, encloses, parameters, project, records, schema
 
@@ -391,6 +393,24 @@ def test_no_person_and_no_raw_value_leaves_a_site(
     if numeric_value:
         for code in np.unique(source.value).tolist():
             assert code.to_bytes(8, "little", signed=True) not in everything
+
+
+@pytest.mark.parametrize("seed", [117, 195, 413])
+def test_neighbours_that_are_too_old_to_be_promised_leave_no_proposal_of_two_persons(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    told: dict[tuple[int, int], set[int]] = {}
+    persons = Teller.persons
+
+    def counted(teller: Teller, owner: int, codes: Any) -> pb.Persons:
+        found = told.setdefault((id(teller), owner), set())
+        found.update(codes.tolist())
+        assert len(found) not in range(1, PERSONS_REVEALED_MIN)
+        return persons(teller, owner, codes)
+
+    monkeypatch.setattr(Teller, "persons", counted)
+    check_case(seed)
+    assert told
 
 
 def test_a_raw_value_in_a_message_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
