@@ -1,9 +1,10 @@
 """Boxes as they travel: coarse ranges, and how far a class reaches beyond one.
 
 A box is a range of codes per quasi-identifier: grid coordinates of the numeric ones, leaves of the
-categorical ones. On the wire an end is one byte on a grid of at most 256 points, rounded outward,
-so that the relay can compare boxes without knowing what they mean. Whoever uses a box that has
-travelled uses it as it arrived, the sender included.
+categorical ones. On the wire an end is one byte on a grid of at most 256 points, rounded outward
+(but for the rounding of the coordinates themselves), so that the relay can compare boxes without
+knowing what they mean. Whoever uses a box that has travelled uses it as it arrived, the sender
+included.
 """
 
 from __future__ import annotations

@@ -14,3 +14,5 @@ RADIUS_SHIFT: Final = 8
 RADIUS_ALL: Final = (1 << 31 >> RADIUS_SHIFT) - 1
 # Settlements of one site that are under way.
 IN_FLIGHT_MAX: Final = 64
+# Quasi-identifiers of a schema (core.config has the same limit).
+ATTRIBUTES_MAX: Final = 64

@@ -95,11 +95,12 @@ class JointMachine(Machine):
 
     # --- ids and deadlines
 
-    def join(self, site_index: int) -> None:
-        """From now on ids are those of this site."""
+    def join(self, site_index: int, last_id: int = 0) -> None:
+        """From now on ids are those of this site, larger than any that it has used before."""
         self.site_index = site_index
         register = self._state.register
-        register[layout.CLASSES] += -int(register[layout.CLASSES]) % SITES_MAX + site_index
+        used = max(int(register[layout.CLASSES]), last_id + SITES_MAX if last_id else 0)
+        register[layout.CLASSES] = used // SITES_MAX * SITES_MAX + site_index
         register[layout.CLASS_STEP] = SITES_MAX
 
     def next_id(self) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from core.exchange import PERSONS_REVEALED_MIN, PROTOCOL_VERSION, SITES_MAX
+from core.exchange import ATTRIBUTES_MAX, PERSONS_REVEALED_MIN, PROTOCOL_VERSION, SITES_MAX
 from relay_server.directory import ASKED_MAX, Directory
 from relay_server.pb import exchange_pb2 as pb
 from relay_server.publisher import Publisher, RefusedPart, Visible, VisibleAgain
@@ -71,6 +71,7 @@ class Hub:
         self._patience_ns = patience_ns
         self._names: dict[str, int] = {}  # every site that ever was; an index is never reused
         self._present: dict[int, str] = {}
+        self._last_id: dict[int, int] = {}  # the largest id of a site's that was seen
         self._running: _Running | None = None
         self.refused: Counter[str] = Counter()
 
@@ -112,6 +113,8 @@ class Hub:
         kind = message.WhichOneof("body") or "message"
         try:
             if kind == "hello":
+                again = sender is not None and sender in self._present
+                require(not again, pb.REASON_NAME, "a site says hello once")
                 return self._hello(message.hello)
             require(
                 sender is not None and sender in self._present,
@@ -159,7 +162,9 @@ class Hub:
         self._run.directory.join(index)
         policy = Policy(max(hello.k, hello.own_k), max(hello.l, hello.own_l))
         self._run.settlement.join(index, policy)
-        welcome = pb.Welcome(site_index=index, sites=len(self._present))
+        welcome = pb.Welcome(
+            site_index=index, sites=len(self._present), last_id=self._last_id.get(index, 0)
+        )
         return [Tell(index, pb.RelayMessage(welcome=welcome)), *self._tell_members(but=index)]
 
     def _check_hello(self, hello: pb.Hello) -> None:
@@ -193,6 +198,12 @@ class Hub:
                 pb.REASON_POLICY,
                 f"the site's own policy {name}={stricter} is weaker than {name}={own}",
             )
+        attributes = hello.numeric + hello.categorical
+        require(
+            0 < attributes <= ATTRIBUTES_MAX,
+            pb.REASON_SCHEMA,
+            f"{attributes} quasi-identifiers, 1 to {ATTRIBUTES_MAX} are possible",
+        )
         named = 0 < len(hello.site.encode()) <= NAME_BYTES_MAX and hello.site.isprintable()
         require(named, pb.REASON_NAME, f"a site's name has 1 to {NAME_BYTES_MAX} printable bytes")
         taken = self.index_of(hello.site) is not None
@@ -238,6 +249,7 @@ class Hub:
                 self._check_box(message.propose.box)
                 # Nobody is asked for so few that it would reveal too much.
                 most = min(ASKED_MAX, max(1, self._run.terms.policy.k // PERSONS_REVEALED_MIN))
+                self._saw(sender, message.propose.settlement)
                 asked = self._run.directory.whom_to_ask(sender, message.propose.box, most)
                 return self._done(
                     self._run.settlement.propose(sender, message.propose, asked, now_ns)
@@ -304,6 +316,8 @@ class Hub:
         return effects + [Show(visible) for visible in shown]
 
     def _publish(self, sender: int, publication: pb.Publication) -> list[Effect]:
+        for part in publication.parts:
+            self._saw(sender, part.class_id)
         if self._agreement.exchange == PAPER:
             return [Show(visible) for visible in _unchecked(sender, publication)]
         effects: list[Effect] = []
@@ -314,6 +328,11 @@ class Hub:
             else:
                 effects.append(Show(effect))
         return effects
+
+    def _saw(self, sender: int, number: int) -> None:
+        """Remember the ids that a site has used, for the case that it forgets them."""
+        if number % SITES_MAX == sender:
+            self._last_id[sender] = max(number, self._last_id.get(sender, 0))
 
     def _done(self, effects: list[SettlementEffect]) -> list[Effect]:
         """Tell the barrier of commits before anybody can publish because of them."""

@@ -361,7 +361,7 @@ class Session:
         try:
             match kind:
                 case "welcome":
-                    self._machine.join(message.welcome.site_index)
+                    self._machine.join(message.welcome.site_index, message.welcome.last_id)
                     self._meet(message.welcome.sites)
                 case "members":
                     self._meet(message.members.sites)

@@ -142,12 +142,14 @@ class Hello(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., site: _Optional[str] = ..., schema_fingerprint: _Optional[bytes] = ..., k: _Optional[int] = ..., l: _Optional[int] = ..., exchange: _Optional[str] = ..., persons_disjoint: _Optional[bool] = ..., values_as_tokens: _Optional[bool] = ..., own_k: _Optional[int] = ..., own_l: _Optional[int] = ..., numeric: _Optional[int] = ..., categorical: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("site_index", "sites")
+    __slots__ = ("site_index", "sites", "last_id")
     SITE_INDEX_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
     site_index: int
     sites: int
-    def __init__(self, site_index: _Optional[int] = ..., sites: _Optional[int] = ...) -> None: ...
+    last_id: int
+    def __init__(self, site_index: _Optional[int] = ..., sites: _Optional[int] = ..., last_id: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("reason", "detail", "message")
