@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import sys
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,8 @@ class AtomicFile:
         if self._path.is_dir():
             raise DataError(f"{name}: cannot be written: it is a folder")
         self._temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+        # Whatever interrupts us, also before anybody can call discard: nothing is left behind.
+        self._remove = weakref.finalize(self, self._temporary.unlink, missing_ok=True)
         try:
             self.stream: IO[bytes] = (
                 gzip.open(self._temporary, "wb", 5)  # type: ignore[assignment]  # noqa: SIM115
@@ -56,13 +59,14 @@ class AtomicFile:
         with self._temporary.open("rb") as written:
             os.fsync(written.fileno())
         self._temporary.replace(self._path)
+        self._remove.detach()
 
     def discard(self) -> None:
         """Leave nothing behind."""
         # What is buffered may not fit on the disk; it need not.
         with suppress(OSError):
             self.stream.close()
-        self._temporary.unlink(missing_ok=True)
+        self._remove()
 
 
 class Pipe:
